@@ -1,0 +1,89 @@
+//! The one thing the core may ask for: an object of the cluster whose API server sent the request.
+
+use serde_json::Value;
+use thiserror::Error;
+
+/// Which object to read, and which parts of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Get<'a> {
+    /// `v1`, or `group/version`.
+    pub api_version: &'a str,
+    /// PascalCase, as in the object itself.
+    pub kind: &'a str,
+    /// `None` for cluster-scoped kinds.
+    pub namespace: Option<&'a str>,
+    /// Name of the object.
+    pub name: &'a str,
+    /// The fields that are read, as dotted paths; `metadata` always comes along. Others may be missing in the answer.
+    pub fields: &'a [&'a str],
+}
+
+impl Get<'_> {
+    /// Kind and name for messages: ``ConfigMap `flink-dr/latest` ``.
+    pub fn describe(&self) -> String {
+        match self.namespace {
+            Some(namespace) => format!("{} `{namespace}/{}`", self.kind, self.name),
+            None => format!("{} `{}`", self.kind, self.name),
+        }
+    }
+}
+
+/// Why an object could not be read. That it does not exist is no error.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LookupError {
+    /// The engine does not let this policy use the host capability (`hostCapabilities`).
+    #[error(
+        "the policy has not been granted the host capability `kubernetes/get_resource`; add it to the policy's `hostCapabilities`"
+    )]
+    CapabilityNotGranted,
+    /// The engine does not let this policy read objects of this kind (`contextAwareResources`).
+    #[error(
+        "the policy has not been granted access to this kind; add {{apiVersion: {api_version}, kind: {kind}}} to the policy's `contextAwareResources`"
+    )]
+    KindNotGranted {
+        /// The apiVersion to grant.
+        api_version: String,
+        /// The kind to grant.
+        kind: String,
+    },
+    /// The API server refused: RBAC.
+    #[error("forbidden by the API server; grant `get` on this kind to the policy server's service account")]
+    Forbidden,
+    /// The API server has no such kind: the CRD is not installed or serves another version.
+    #[error("the API server does not know this kind; install its CRD or mend the apiVersion")]
+    UnknownKind,
+    /// No answer, or an error that says nothing of the object.
+    #[error("no answer from the API server ({0}); the request can be repeated")]
+    Unavailable(String),
+    /// An answer that is not an object.
+    #[error("the answer is not a Kubernetes object ({0})")]
+    Garbage(String),
+}
+
+/// Reads objects of the cluster that the policy serves, uncached: what is read decides where state goes.
+pub trait Cluster {
+    /// The object, or `None` where it does not exist.
+    ///
+    /// # Errors
+    /// [`LookupError`], when it can't be known whether the object exists or what it holds.
+    fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError>;
+}
+
+impl<F> Cluster for F
+where
+    F: Fn(&Get<'_>) -> Result<Option<Value>, LookupError>,
+{
+    fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
+        self(object)
+    }
+}
+
+/// No cluster at all: every lookup fails.
+#[derive(Debug, Clone, Copy)]
+pub struct NoCluster;
+
+impl Cluster for NoCluster {
+    fn get(&self, _: &Get<'_>) -> Result<Option<Value>, LookupError> {
+        Err(LookupError::Unavailable("no cluster is connected".to_owned()))
+    }
+}

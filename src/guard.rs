@@ -1,0 +1,46 @@
+//! The stage `guard`: a binding is not scheduled back into a cluster that it is being evicted from.
+
+use serde_json::Value;
+
+use crate::karmada::Binding;
+use crate::settings::Level;
+use crate::verdict::{Verdict, quote, warning};
+
+/// Refuses (or warns of) every cluster that `binding` has in `spec.clusters`, that the stored binding `old` has not,
+/// and that one of its eviction tasks is from.
+pub fn review(binding: &Value, old: Option<&Value>, level: Level) -> Verdict {
+    let binding = Binding::new(binding);
+    let scheduled = old.map(|old| Binding::new(old).clusters()).unwrap_or_default();
+    let tasks = binding.tasks();
+    let findings: Vec<String> = binding
+        .clusters()
+        .into_iter()
+        .filter(|cluster| !scheduled.contains(cluster))
+        .filter_map(|cluster| {
+            let task = tasks.iter().find(|task| task.from_cluster() == cluster)?;
+            Some(format!("cluster {} is being evicted ({})", quote(cluster), quote(task.reason())))
+        })
+        .collect();
+    if findings.is_empty() {
+        return Verdict::accept();
+    }
+    let findings = findings.join("; ");
+    match level {
+        Level::Off => Verdict::accept(),
+        Level::Warn => {
+            let mut verdict = Verdict::accept();
+            verdict.warnings.push(warning(&format!("guard: {findings}")));
+            verdict.audit_annotations.insert("guard", findings);
+            verdict
+        }
+        Level::Enforce => {
+            let mut verdict = Verdict::deny(format!(
+                "cannot schedule {}: {findings}; choose another cluster or wait until the task in \
+                 `spec.gracefulEvictionTasks` is gone (`guard: Warn` in the policy's settings lets it pass)",
+                binding.resource(),
+            ));
+            verdict.audit_annotations.insert("guard", findings);
+            verdict
+        }
+    }
+}

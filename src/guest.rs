@@ -1,0 +1,96 @@
+//! The shell of the waPC engines (the policy server, `kwctl`): decodes what the host sends, and encodes the verdict.
+
+mod host;
+
+use kubewarden_policy_sdk::protocol_version_guest;
+use kubewarden_policy_sdk::response::ValidationResponse;
+use kubewarden_policy_sdk::settings::SettingsValidationResponse;
+use kubewarden_policy_sdk::wapc_guest::{CallResult, console_log, register_function};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::verdict::{Outcome, Verdict, chain};
+use crate::{Request, Settings, evaluate};
+use host::Host;
+
+/// Called by the host once the module is instantiated.
+#[expect(unsafe_code, reason = "the engine finds the function by its unmangled name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn wapc_init() {
+    register_function("validate", validate);
+    register_function("validate_settings", validate_settings);
+    register_function("protocol_version", protocol_version_guest);
+}
+
+/// What the host calls `validate` with.
+#[derive(Deserialize)]
+struct Payload<'a> {
+    #[serde(borrow)]
+    request: &'a RawValue,
+    #[serde(default)]
+    settings: Value,
+}
+
+/// Decides a request. Whatever is wrong with the payload is a denial with a message; an error here would be an internal
+/// error of the server to the user.
+pub fn validate(payload: &[u8]) -> CallResult {
+    let verdict = decide(payload);
+    for note in &verdict.notes {
+        // On a host's log level that leaves debug lines out this costs one call; notes are few.
+        log_debug(note);
+    }
+    Ok(serde_json::to_vec(&ValidationResponse::from(verdict))?)
+}
+
+fn decide(payload: &[u8]) -> Verdict {
+    let payload: Payload<'_> = match serde_json::from_slice(payload) {
+        Ok(payload) => payload,
+        Err(error) => {
+            return Verdict::deny(format!("cannot read the request that the policy engine sent: {error}"));
+        }
+    };
+    let settings = match Settings::from_json(&payload.settings) {
+        Ok(settings) => settings,
+        Err(error) => {
+            return Verdict::deny(format!("the policy's settings are not valid: {error}"));
+        }
+    };
+    match Request::from_json(payload.request.get()) {
+        Ok(request) => evaluate(&request, &settings, &Host),
+        Err(error) => Verdict::deny(chain(&error)),
+    }
+}
+
+/// Checks settings, and reports all that is wrong with them.
+pub fn validate_settings(payload: &[u8]) -> CallResult {
+    let settings = serde_json::from_slice(payload).map_err(|error| format!("the settings are no JSON: {error}"));
+    let checked =
+        settings.and_then(|settings: Value| Settings::from_json(&settings).map_err(|error| error.to_string()));
+    let response = SettingsValidationResponse { valid: checked.is_ok(), message: checked.err() };
+    Ok(serde_json::to_vec(&response)?)
+}
+
+fn log_debug(note: &str) {
+    console_log(note);
+}
+
+impl From<Verdict> for ValidationResponse {
+    fn from(verdict: Verdict) -> Self {
+        let (message, code, mutated_object) = match verdict.outcome {
+            Outcome::Accept => (None, None, None),
+            Outcome::Mutate(object) => (None, None, Some(object)),
+            Outcome::Deny { message, code } => (Some(message), Some(code), None),
+        };
+        let audit_annotations = verdict.audit_annotations.into_iter().map(|(stage, text)| (stage.to_owned(), text));
+        Self {
+            accepted: message.is_none(),
+            message,
+            code,
+            mutated_object,
+            audit_annotations: Some(audit_annotations.collect())
+                .filter(|annotations: &std::collections::HashMap<_, _>| !annotations.is_empty()),
+            warnings: Some(verdict.warnings).filter(|warnings| !warnings.is_empty()),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Lookups through the host, and what its errors mean.
+
+use std::collections::BTreeSet;
+
+use kubewarden_policy_sdk::error::Error;
+use kubewarden_policy_sdk::host_capabilities::kubernetes::{GetResourceRequest, get_resource};
+use serde_json::Value;
+
+use crate::cluster::{Cluster, Get, LookupError};
+
+/// The cluster that the policy server is connected to.
+pub(super) struct Host;
+
+impl Cluster for Host {
+    fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
+        let request = GetResourceRequest {
+            api_version: object.api_version.to_owned(),
+            kind: object.kind.to_owned(),
+            name: object.name.to_owned(),
+            namespace: object.namespace.map(str::to_owned),
+            disable_cache: true,
+            field_masks: Some(object.fields.iter().map(|&field| field.to_owned()).collect::<BTreeSet<String>>()),
+        };
+        match get_resource::<Value>(&request) {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Deserialization { source, .. }) => Err(LookupError::Garbage(source.to_string())),
+            Err(error) => classify(&error.to_string(), object),
+        }
+    }
+}
+
+/// What the host says is text only, of several lines with all causes.
+///
+/// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src`: `callback_handler/kubernetes/client.rs` (object and
+/// kind not found), `evaluation_context.rs` and `runtimes/callback.rs` (not granted); the API server's own words
+/// (`Forbidden`) come from `kube::Error`.
+fn classify(message: &str, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
+    // «Cannot find v1/ConfigMap named 'x' inside of namespace …» is about the object, «Cannot find resource …» is not.
+    if message.contains("Cannot find") && message.contains(" named '") {
+        return Ok(None);
+    }
+    let is_granted = !message.contains("has not been granted access");
+    Err(if !is_granted && message.contains("kubernetes/get_resource") {
+        LookupError::CapabilityNotGranted
+    } else if !is_granted {
+        LookupError::KindNotGranted { api_version: object.api_version.to_owned(), kind: object.kind.to_owned() }
+    } else if message.contains("Forbidden") || message.contains("forbidden") {
+        LookupError::Forbidden
+    } else if message.contains("finding resource") || message.contains("Cannot find resource") {
+        LookupError::UnknownKind
+    } else {
+        LookupError::Unavailable(first_words(message))
+    })
+}
+
+/// The innermost cause, which is the last line that says something, without what it is wrapped in.
+fn first_words(message: &str) -> String {
+    const MAX: usize = 200;
+    let line = message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no message");
+    line.chars().take(MAX).collect()
+}

@@ -1,0 +1,152 @@
+//! RFC 9535 queries, as far as `jsonpath-rust` goes, bounded.
+
+use jsonpath_rust::parser::model::{
+    Comparable, Filter, FilterAtom, FnArg, JpQuery, Segment, Selector, Test, TestFunction,
+};
+use jsonpath_rust::parser::parse_json_path;
+use jsonpath_rust::query::js_path_process;
+use serde_json::Value;
+
+use super::{JsonPathError, MAX_TEXT, MAX_VISITS, print};
+
+/// A parsed query.
+#[derive(Debug, Clone)]
+pub(super) struct Query(JpQuery);
+
+impl Query {
+    pub(super) fn parse(text: &str) -> Result<Self, JsonPathError> {
+        parse_json_path(text).map(Self).map_err(|error| {
+            // The parser's own report spans lines, of which the last says what was expected.
+            let problem = error.to_string();
+            let problem = problem.lines().last().unwrap_or_default().trim_start_matches([' ', '=']).to_owned();
+            JsonPathError::Parse { position: 1, problem: format!("not an RFC 9535 query: {problem}") }
+        })
+    }
+
+    /// The values that the query selects.
+    pub(super) fn select<'a>(&self, document: &'a Value) -> Result<Vec<&'a Value>, JsonPathError> {
+        self.check_cost(document)?;
+        let found = js_path_process(&self.0, document).map_err(|error| JsonPathError::Execute(error.to_string()))?;
+        Ok(found.into_iter().map(|found| found.val()).collect())
+    }
+
+    pub(super) fn evaluate(&self, document: &Value) -> Result<(String, bool), JsonPathError> {
+        let values = self.select(document)?;
+        let mut text = String::new();
+        for (index, value) in values.iter().enumerate() {
+            if index > 0 {
+                text.push(' ');
+            }
+            print::scalar_or_json(value, &mut text);
+            if text.len() > MAX_TEXT {
+                return Err(JsonPathError::limit("bytes of text", MAX_TEXT));
+            }
+        }
+        Ok((text, matches!(values.as_slice(), [Value::Null])))
+    }
+
+    /// The engine can't be stopped once it runs, so what it may visit at the most is counted before: every descent
+    /// reaches a value once for each value above it, and a query within a filter that begins at the root goes through
+    /// the document for each value that is filtered.
+    fn check_cost(&self, document: &Value) -> Result<(), JsonPathError> {
+        let mut shape = Shape::default();
+        shape.add_segments(&self.0.segments);
+        let exponent = u32::try_from(shape.descents).unwrap_or(u32::MAX);
+        let mut visits: usize = 0;
+        let mut values: usize = 0;
+        let mut to_do = vec![(document, 1_usize)];
+        while let Some((value, depth)) = to_do.pop() {
+            values = values.saturating_add(1);
+            visits = visits.saturating_add(depth.saturating_pow(exponent));
+            if visits > MAX_VISITS {
+                break;
+            }
+            match value {
+                Value::Array(items) => to_do.extend(items.iter().map(|item| (item, depth + 1))),
+                Value::Object(fields) => to_do.extend(fields.values().map(|item| (item, depth + 1))),
+                _ => {}
+            }
+        }
+        for _ in 0..shape.roots {
+            visits = visits.saturating_mul(values);
+        }
+        if visits > MAX_VISITS { Err(JsonPathError::limit("values to visit", MAX_VISITS)) } else { Ok(()) }
+    }
+}
+
+/// What makes a query expensive.
+#[derive(Default)]
+struct Shape {
+    /// Descendant segments, in filters too.
+    descents: usize,
+    /// Queries within filters that begin at the root and select more than one value.
+    roots: usize,
+}
+
+impl Shape {
+    fn add_segments(&mut self, segments: &[Segment]) {
+        for segment in segments {
+            match segment {
+                Segment::Descendant(inner) => {
+                    self.descents += 1;
+                    self.add_segments(std::slice::from_ref(inner));
+                }
+                Segment::Selector(selector) => self.add_selector(selector),
+                Segment::Selectors(selectors) => selectors.iter().for_each(|selector| self.add_selector(selector)),
+            }
+        }
+    }
+
+    fn add_selector(&mut self, selector: &Selector) {
+        if let Selector::Filter(filter) = selector {
+            self.add_filter(filter);
+        }
+    }
+
+    fn add_filter(&mut self, filter: &Filter) {
+        match filter {
+            Filter::Or(filters) | Filter::And(filters) => filters.iter().for_each(|filter| self.add_filter(filter)),
+            Filter::Atom(FilterAtom::Filter { expr, .. }) => self.add_filter(expr),
+            Filter::Atom(FilterAtom::Test { expr, .. }) => self.add_test(expr),
+            Filter::Atom(FilterAtom::Comparison(comparison)) => {
+                let (left, right) = comparison.vals();
+                for side in [left, right] {
+                    if let Comparable::Function(function) = side {
+                        self.add_function(function);
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_test(&mut self, test: &Test) {
+        match test {
+            Test::RelQuery(segments) => self.add_segments(segments),
+            Test::AbsQuery(query) => {
+                self.roots += 1;
+                self.add_segments(&query.segments);
+            }
+            Test::Function(function) => self.add_function(function),
+        }
+    }
+
+    fn add_function(&mut self, function: &TestFunction) {
+        match function {
+            TestFunction::Custom(_, arguments) => arguments.iter().for_each(|argument| self.add_argument(argument)),
+            TestFunction::Length(argument) => self.add_argument(argument),
+            TestFunction::Value(argument) | TestFunction::Count(argument) => self.add_argument(argument),
+            TestFunction::Search(left, right) | TestFunction::Match(left, right) => {
+                self.add_argument(left);
+                self.add_argument(right);
+            }
+        }
+    }
+
+    fn add_argument(&mut self, argument: &FnArg) {
+        match argument {
+            FnArg::Literal(_) => {}
+            FnArg::Test(test) => self.add_test(test),
+            FnArg::Filter(filter) => self.add_filter(filter),
+        }
+    }
+}

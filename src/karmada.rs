@@ -1,0 +1,433 @@
+//! Karmada's objects: every field name of its API that the policy knows stands here.
+//!
+//! Source: `karmada-io/karmada`, `pkg/apis/work/v1alpha2/binding_types.go`, `pkg/apis/work/v1alpha1/work_types.go`,
+//! `pkg/apis/policy/v1alpha1/propagation_types.go`. Objects are read through small views that borrow from the JSON:
+//! a field of an unexpected type reads as absent, since the API server's own schema check reports it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::metadata;
+
+/// API group of PropagationPolicy and ClusterPropagationPolicy.
+pub const POLICY_GROUP: &str = "policy.karmada.io";
+/// API group of ResourceBinding, ClusterResourceBinding and Work.
+pub const WORK_GROUP: &str = "work.karmada.io";
+/// apiVersion in which bindings are read.
+pub const BINDING_API_VERSION: &str = "work.karmada.io/v1alpha2";
+
+const WORK_NAMESPACE_PREFIX: &str = "karmada-es-";
+const BINDING_NAMESPACE: &str = "resourcebinding.karmada.io/namespace";
+const BINDING_NAME: &str = "resourcebinding.karmada.io/name";
+const CLUSTER_BINDING_NAME: &str = "clusterresourcebinding.karmada.io/name";
+const BINDING_PERMANENT_ID: &str = "resourcebinding.karmada.io/permanent-id";
+const CLUSTER_BINDING_PERMANENT_ID: &str = "clusterresourcebinding.karmada.io/permanent-id";
+
+/// Whether Karmada itself sets the label `key` on manifests, so that no one else may.
+/// Source: `pkg/controllers/binding/common.go`, `mergeLabel`; `pkg/util/constants.go`.
+pub fn is_own_label(key: &str) -> bool {
+    key == "karmada.io/managed" || key.ends_with(".karmada.io/permanent-id")
+}
+
+/// What failed: the application or its cluster. Karmada has a failover behaviour for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailoverType {
+    /// `spec.failover.application`: the application was unhealthy for too long.
+    Application,
+    /// `spec.failover.cluster`: the cluster has a NoExecute taint that the application does not tolerate.
+    Cluster,
+}
+
+impl FailoverType {
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Application => Self::Cluster,
+            Self::Cluster => Self::Application,
+        }
+    }
+
+    /// `application` or `cluster`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::Cluster => "cluster",
+        }
+    }
+}
+
+impl fmt::Display for FailoverType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How the application is taken from its old cluster. Karmada up to v1.18 has two more names for two of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PurgeMode {
+    /// `Directly`, `Immediately`: removed at once, before the new copy starts.
+    Directly,
+    /// `Gracefully`, `Graciously`, and where no mode is given: kept until the new copy is healthy.
+    Gracefully,
+    /// `Never`: kept.
+    Never,
+}
+
+impl PurgeMode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Directly, Self::Gracefully, Self::Never];
+
+    /// The mode of that name in any version of Karmada; `None` for an unknown one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "Directly" | "Immediately" => Some(Self::Directly),
+            "Gracefully" | "Graciously" | "" => Some(Self::Gracefully),
+            "Never" => Some(Self::Never),
+            _ => None,
+        }
+    }
+
+    /// Its name in Karmada v1.19.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Directly => "Directly",
+            Self::Gracefully => "Gracefully",
+            Self::Never => "Never",
+        }
+    }
+}
+
+/// A rule of `statePreservation` as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatePreservationRule<'a> {
+    /// `aliasLabelName`: the label that the value becomes.
+    pub alias_label_name: &'a str,
+    /// `jsonPath`: a JSONPath template whose root is the status.
+    pub json_path: &'a str,
+}
+
+/// The failover behaviours of a policy or of a binding, which holds a copy of its policy's: `spec.failover`.
+#[derive(Debug, Clone, Copy)]
+pub struct Failover<'a>(&'a Value);
+
+impl<'a> Failover<'a> {
+    /// The `spec.failover` of `object`.
+    pub fn of(object: &'a Value) -> Option<Self> {
+        object.pointer("/spec/failover").filter(|failover| failover.is_object()).map(Self)
+    }
+
+    /// The behaviour for failovers of that type.
+    pub fn behavior(self, failover_type: FailoverType) -> Option<&'a Value> {
+        self.0.get(failover_type.as_str()).filter(|behavior| behavior.is_object())
+    }
+
+    /// `statePreservation.rules` of that behaviour; empty where there are none. Rules without their two strings can't
+    /// be stored, they are left out.
+    pub fn rules(self, failover_type: FailoverType) -> Vec<StatePreservationRule<'a>> {
+        let rules = self
+            .behavior(failover_type)
+            .and_then(|behavior| behavior.pointer("/statePreservation/rules"))
+            .and_then(Value::as_array);
+        rules
+            .into_iter()
+            .flatten()
+            .filter_map(|rule| {
+                Some(StatePreservationRule {
+                    alias_label_name: rule.get("aliasLabelName")?.as_str()?,
+                    json_path: rule.get("jsonPath")?.as_str()?,
+                })
+            })
+            .collect()
+    }
+}
+
+/// A ResourceBinding or ClusterResourceBinding.
+#[derive(Debug, Clone, Copy)]
+pub struct Binding<'a>(&'a Value);
+
+impl<'a> Binding<'a> {
+    /// The view of `binding`.
+    pub fn new(binding: &'a Value) -> Self {
+        Self(binding)
+    }
+
+    /// The object itself.
+    pub fn object(self) -> &'a Value {
+        self.0
+    }
+
+    /// Names in `spec.clusters`: where the application is scheduled to.
+    pub fn clusters(self) -> Vec<&'a str> {
+        names(self.0.pointer("/spec/clusters"))
+    }
+
+    /// `spec.clusters` with the clusters of the bindings that require this one, each name once.
+    /// Source: `pkg/controllers/binding/common.go`, `mergeTargetClusters`.
+    pub fn clusters_with_required_by(self) -> Vec<&'a str> {
+        let mut clusters = self.clusters();
+        let required_by = self.0.pointer("/spec/requiredBy").and_then(Value::as_array);
+        for snapshot in required_by.into_iter().flatten() {
+            for name in names(snapshot.get("clusters")) {
+                if !clusters.contains(&name) {
+                    clusters.push(name);
+                }
+            }
+        }
+        clusters
+    }
+
+    /// `spec.gracefulEvictionTasks`, oldest first.
+    pub fn tasks(self) -> Vec<Task<'a>> {
+        let tasks = self.0.pointer("/spec/gracefulEvictionTasks").and_then(Value::as_array);
+        tasks.into_iter().flatten().map(Task).collect()
+    }
+
+    /// The eviction task from that cluster. Karmada never adds a second one.
+    /// Source: `binding_types_helper.go`, `GracefulEvictCluster`.
+    pub fn task(self, from_cluster: &str) -> Option<Task<'a>> {
+        self.tasks().into_iter().find(|task| task.from_cluster() == from_cluster)
+    }
+
+    /// The binding's copy of its policy's failover behaviours.
+    pub fn failover(self) -> Option<Failover<'a>> {
+        Failover::of(self.0)
+    }
+
+    /// The item of `status.aggregatedStatus` for that cluster: there is one once the application was started there,
+    /// until its Work is gone.
+    pub fn aggregated_status(self, cluster: &str) -> Option<&'a Value> {
+        self.0
+            .pointer("/status/aggregatedStatus")?
+            .as_array()?
+            .iter()
+            .find(|item| item.get("clusterName").and_then(Value::as_str) == Some(cluster))
+    }
+
+    /// The application's status in that cluster, as Karmada's interpreter reflects it.
+    pub fn status(self, cluster: &str) -> Option<&'a Value> {
+        self.aggregated_status(cluster)?.get("status").filter(|status| !status.is_null())
+    }
+
+    /// Whether the application is healthy in that cluster. `Unknown` is not healthy.
+    pub fn is_healthy(self, cluster: &str) -> bool {
+        let health = self.aggregated_status(cluster).and_then(|item| item.get("health"));
+        health.and_then(Value::as_str) == Some("Healthy")
+    }
+
+    /// What the binding propagates.
+    pub fn resource(self) -> ObjectReference<'a> {
+        ObjectReference::new(self.0.pointer("/spec/resource").unwrap_or(&Value::Null))
+    }
+}
+
+/// Kind and name of the resource that a binding propagates, or of a manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectReference<'a> {
+    /// API group, empty for the core group. The version is left out: a manifest is the same object in each.
+    pub group: &'a str,
+    /// PascalCase.
+    pub kind: &'a str,
+    /// Empty for cluster-scoped kinds.
+    pub namespace: &'a str,
+    /// Name of the object.
+    pub name: &'a str,
+}
+
+impl<'a> ObjectReference<'a> {
+    fn new(reference: &'a Value) -> Self {
+        Self {
+            group: group(text(reference, "apiVersion")),
+            kind: text(reference, "kind"),
+            namespace: text(reference, "namespace"),
+            name: text(reference, "name"),
+        }
+    }
+
+    /// The reference of a whole object.
+    pub fn of(object: &'a Value) -> Self {
+        let metadata = object.get("metadata").unwrap_or(&Value::Null);
+        Self {
+            group: group(text(object, "apiVersion")),
+            kind: text(object, "kind"),
+            namespace: text(metadata, "namespace"),
+            name: text(metadata, "name"),
+        }
+    }
+}
+
+impl fmt::Display for ObjectReference<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{} `{}`", self.kind, self.name)
+        } else {
+            write!(f, "{} `{}/{}`", self.kind, self.namespace, self.name)
+        }
+    }
+}
+
+/// An item of `spec.gracefulEvictionTasks`.
+#[derive(Debug, Clone, Copy)]
+pub struct Task<'a>(&'a Value);
+
+impl<'a> Task<'a> {
+    /// The cluster that the application is evicted from.
+    pub fn from_cluster(self) -> &'a str {
+        text(self.0, "fromCluster")
+    }
+
+    /// Why, as the producer says.
+    pub fn reason(self) -> &'a str {
+        text(self.0, "reason")
+    }
+
+    /// Who wrote the task.
+    pub fn producer(self) -> &'a str {
+        text(self.0, "producer")
+    }
+
+    /// The purge mode as it is written; empty where there is none.
+    pub fn purge_mode(self) -> &'a str {
+        text(self.0, "purgeMode")
+    }
+
+    /// Set by the graceful eviction controller when it first sees the task; RFC 3339.
+    pub fn creation_timestamp(self) -> Option<&'a str> {
+        self.0.get("creationTimestamp")?.as_str()
+    }
+
+    /// The state that Karmada feeds; absent and null are `None`.
+    pub fn preserved_label_state(self) -> Option<&'a Map<String, Value>> {
+        self.0.get("preservedLabelState")?.as_object()
+    }
+
+    /// Where the application ran before; absent and null are `None`.
+    pub fn clusters_before_failover(self) -> Option<Vec<&'a str>> {
+        let clusters = self.0.get("clustersBeforeFailover")?.as_array()?;
+        Some(clusters.iter().filter_map(Value::as_str).collect())
+    }
+
+    /// Whether the task stays whatever becomes of the application (`suppressDeletion`, purge mode Never), so that its
+    /// being there does not say that the new copy was never healthy.
+    /// Source: `pkg/controllers/gracefuleviction/evictiontask.go`, `assessSingleTask`.
+    pub fn is_kept_for_ever(self) -> bool {
+        self.0.get("suppressDeletion").and_then(Value::as_bool) == Some(true)
+    }
+
+    /// Which behaviour of the policy the eviction follows.
+    /// Source: `pkg/controllers/cluster/taint_manager.go`, `pkg/controllers/applicationfailover/common.go`.
+    pub fn failover_type(self) -> FailoverType {
+        if self.reason() == "TaintUntolerated" || self.producer() == "TaintManager" {
+            FailoverType::Cluster
+        } else {
+            FailoverType::Application
+        }
+    }
+
+    /// Whether the reason is one of Karmada's own, so that its behaviour is known.
+    pub fn has_known_reason(self) -> bool {
+        matches!(self.reason(), "ApplicationFailure" | "TaintUntolerated")
+    }
+}
+
+/// The item of `spec.gracefulEvictionTasks` from that cluster, to be written.
+pub fn task_mut<'a>(binding: &'a mut Value, from_cluster: &str) -> Option<&'a mut Map<String, Value>> {
+    binding
+        .pointer_mut("/spec/gracefulEvictionTasks")?
+        .as_array_mut()?
+        .iter_mut()
+        .find(|task| Task(task).from_cluster() == from_cluster)?
+        .as_object_mut()
+}
+
+/// Writes `preservedLabelState` of a task; absent where it would be empty.
+pub fn set_preserved_label_state(task: &mut Map<String, Value>, state: Map<String, Value>) {
+    if state.is_empty() {
+        task.remove("preservedLabelState");
+    } else {
+        task.insert("preservedLabelState".to_owned(), Value::Object(state));
+    }
+}
+
+/// Writes `clustersBeforeFailover` of a task.
+pub fn set_clusters_before_failover<'a>(task: &mut Map<String, Value>, clusters: impl IntoIterator<Item = &'a str>) {
+    let clusters = clusters.into_iter().map(Value::from).collect();
+    task.insert("clustersBeforeFailover".to_owned(), Value::Array(clusters));
+}
+
+/// The binding that a Work was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BindingReference<'a> {
+    /// `ResourceBinding` or `ClusterResourceBinding`.
+    pub kind: &'static str,
+    /// `None` for a ClusterResourceBinding.
+    pub namespace: Option<&'a str>,
+    /// Name of the binding.
+    pub name: &'a str,
+    /// The label that holds the permanent id, on the binding and on the Work.
+    pub permanent_id_label: &'static str,
+}
+
+/// A Work: the manifests that go to one cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct Work<'a>(&'a Value);
+
+impl<'a> Work<'a> {
+    /// The view of `work`.
+    pub fn new(work: &'a Value) -> Self {
+        Self(work)
+    }
+
+    /// The binding that the Work's annotations name. Source: `pkg/controllers/binding/common.go`, `mergeAnnotations`.
+    pub fn binding(self) -> Option<BindingReference<'a>> {
+        let annotation = |key| metadata::annotation(self.0, key).filter(|value| !value.is_empty());
+        if let (Some(namespace), Some(name)) = (annotation(BINDING_NAMESPACE), annotation(BINDING_NAME)) {
+            return Some(BindingReference {
+                kind: "ResourceBinding",
+                namespace: Some(namespace),
+                name,
+                permanent_id_label: BINDING_PERMANENT_ID,
+            });
+        }
+        Some(BindingReference {
+            kind: "ClusterResourceBinding",
+            namespace: None,
+            name: annotation(CLUSTER_BINDING_NAME)?,
+            permanent_id_label: CLUSTER_BINDING_PERMANENT_ID,
+        })
+    }
+
+    /// `spec.workload.manifests`.
+    pub fn manifests(self) -> &'a [Value] {
+        let manifests = self.0.pointer("/spec/workload/manifests").and_then(Value::as_array);
+        manifests.map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// `spec.workload.manifests`, to be written.
+pub fn manifests_mut(work: &mut Value) -> &mut [Value] {
+    let manifests = work.pointer_mut("/spec/workload/manifests").and_then(Value::as_array_mut);
+    manifests.map(Vec::as_mut_slice).unwrap_or_default()
+}
+
+/// The member cluster whose Works are in that namespace. Source: `pkg/util/names/names.go`,
+/// `GenerateExecutionSpaceName`.
+pub fn cluster_of_namespace(namespace: &str) -> Option<&str> {
+    namespace.strip_prefix(WORK_NAMESPACE_PREFIX).filter(|cluster| !cluster.is_empty())
+}
+
+fn names(items: Option<&Value>) -> Vec<&str> {
+    let items = items.and_then(Value::as_array);
+    items.into_iter().flatten().filter_map(|item| item.get("name")?.as_str()).collect()
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The group of an apiVersion: `apps/v1` -> `apps`, `v1` -> empty.
+pub fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}

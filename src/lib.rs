@@ -1,0 +1,128 @@
+//! Stateful failover as an admission policy: carries an application's state from the cluster it failed in to the
+//! cluster that Karmada moves it to.
+//!
+//! ```text
+//! PropagationPolicy ── lint ──►  ResourceBinding ── preserve ──►  Work ── feed ──►  workload ── restore ──► resumes
+//! (Karmada API server)           (Karmada API server)             (Karmada API server)  (member API server)
+//! ```
+//!
+//! Everything is a function from values to a [`Verdict`]: [`evaluate`] takes a [`Request`], [`Settings`] and a
+//! [`Cluster`] to look objects up in, and knows no engine, clock or randomness. The shells around it are thin.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`lint`], [`preserve`], [`guard`], [`feed`], [`restore`] | the stages |
+//! | [`karmada`] | views of Karmada's objects: every field name of its API |
+//! | [`history`], [`state`] | what the policy remembers of a failover, on the binding and on the workload |
+//! | [`jsonpath`] | the dialects that state rules are written in |
+//! | [`settings`], [`request`], [`cluster`], [`verdict`] | what goes in and what comes out |
+//! | [`metadata`], [`labels`] | labels and annotations, and what is legal in them |
+//! | `guest`, `playground` | the shells: the waPC engine's, and the browser's |
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unreachable)
+)]
+
+pub mod cluster;
+pub mod feed;
+pub mod guard;
+#[cfg(not(feature = "playground"))]
+pub mod guest;
+pub mod history;
+pub mod jsonpath;
+pub mod karmada;
+pub mod labels;
+pub mod lint;
+pub mod metadata;
+#[cfg(feature = "playground")]
+pub mod playground;
+pub mod preserve;
+pub mod request;
+pub mod restore;
+pub mod settings;
+pub mod state;
+pub mod verdict;
+
+pub use cluster::Cluster;
+pub use request::Request;
+pub use settings::Settings;
+pub use verdict::{Outcome, Verdict};
+
+use serde_json::Value;
+
+use karmada::{POLICY_GROUP, WORK_GROUP};
+use request::RequestError;
+use verdict::chain;
+
+/// Which part of the policy a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Lint,
+    Preserve,
+    Feed,
+    Restore,
+}
+
+impl Stage {
+    fn of(request: &Request<'_>) -> Self {
+        match (request.kind.group.as_ref(), request.kind.kind.as_ref()) {
+            (POLICY_GROUP, "PropagationPolicy" | "ClusterPropagationPolicy") => Self::Lint,
+            (WORK_GROUP, "ResourceBinding" | "ClusterResourceBinding") => Self::Preserve,
+            (WORK_GROUP, "Work") => Self::Feed,
+            _ => Self::Restore,
+        }
+    }
+}
+
+/// Decides one admission request.
+///
+/// Deterministic, the same on a dry run, and idempotent: evaluating a request on its own result accepts it as it is.
+/// Requests for a subresource, other operations than CREATE and UPDATE, and objects that are being deleted pass as they
+/// came, as does whatever the policy does not understand.
+///
+/// A request costs at most one lookup in the stage `feed`, one for each ConfigMap variable in `restore`, and none else.
+pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Cluster) -> Verdict {
+    if !request.is_write() {
+        return Verdict::accept();
+    }
+    let stage = Stage::of(request);
+    if stage == Stage::Restore && settings.restore.is_empty() {
+        return Verdict::accept();
+    }
+    match objects(request) {
+        Ok(Some((object, old))) if !metadata::is_terminating(&object) => {
+            let old = old.as_ref();
+            match stage {
+                Stage::Lint => {
+                    lint::review(&object, old, &request.describe(), settings.lint, &settings.feed.purge_modes)
+                }
+                Stage::Preserve => review_binding(&object, old, settings),
+                Stage::Feed => feed::review(request, &object, old, &settings.feed, cluster),
+                Stage::Restore => restore::review(request, &object, old, &settings.restore, cluster),
+            }
+        }
+        Ok(_) => Verdict::accept(),
+        Err(error) => Verdict::deny(format!("{}: {}", request.describe(), chain(&error))),
+    }
+}
+
+/// The object and the stored one, where the object is one at all.
+fn objects(request: &Request<'_>) -> Result<Option<(Value, Option<Value>)>, RequestError> {
+    match request.object()? {
+        Some(object) if object.is_object() => Ok(Some((object, request.old_object()?.filter(Value::is_object)))),
+        _ => Ok(None),
+    }
+}
+
+/// Both stages that look at bindings: what either refuses is refused.
+fn review_binding(binding: &Value, old: Option<&Value>, settings: &Settings) -> Verdict {
+    let mut guarded = guard::review(binding, old, settings.guard);
+    if !guarded.is_allowed() {
+        return guarded;
+    }
+    let mut verdict = preserve::review(binding, old, &settings.preserve);
+    verdict.warnings.append(&mut guarded.warnings);
+    verdict.audit_annotations.append(&mut guarded.audit_annotations);
+    verdict
+}

@@ -1,0 +1,92 @@
+//! Labels and annotations of any object, read and written in place.
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// Metadata that can't hold a label or annotation.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{path}` is {found}, expected an object")]
+pub struct MetadataError {
+    path: &'static str,
+    found: &'static str,
+}
+
+/// Value of the label `key`, if it is a string.
+pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("labels")?.get(key)?.as_str()
+}
+
+/// Value of the annotation `key`, if it is a string.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+}
+
+/// Whether the object is being deleted. Its finalizers must be able to go, so nothing may touch it any more.
+pub fn is_terminating(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
+}
+
+/// Writes the label `key`. `metadata` and `labels` are created where they are absent or null.
+///
+/// # Errors
+/// Where one of them is something else than an object.
+pub fn set_label(object: &mut Value, key: &str, value: &str) -> Result<(), MetadataError> {
+    let labels = child(metadata(object)?, "labels", "metadata.labels")?;
+    labels.insert(key.to_owned(), Value::from(value));
+    Ok(())
+}
+
+/// Writes the annotation `key`, or takes it away for `None`. What is absent or null is created only to write.
+///
+/// # Errors
+/// Where `metadata` or `annotations` is something else than an object and there is something to write.
+pub fn set_annotation(object: &mut Value, key: &str, value: Option<String>) -> Result<(), MetadataError> {
+    match value {
+        Some(value) => {
+            let annotations = child(metadata(object)?, "annotations", "metadata.annotations")?;
+            annotations.insert(key.to_owned(), Value::from(value));
+        }
+        None => {
+            if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
+                annotations.remove(key);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn metadata(object: &mut Value) -> Result<&mut Map<String, Value>, MetadataError> {
+    let found = type_name(object);
+    let Value::Object(object) = object else {
+        return Err(MetadataError { path: "the object", found });
+    };
+    child(object, "metadata", "metadata")
+}
+
+fn child<'a>(
+    parent: &'a mut Map<String, Value>,
+    key: &str,
+    path: &'static str,
+) -> Result<&'a mut Map<String, Value>, MetadataError> {
+    let value = parent.entry(key).or_insert(Value::Null);
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    let found = type_name(value);
+    match value {
+        Value::Object(map) => Ok(map),
+        _ => Err(MetadataError { path, found }),
+    }
+}
+
+/// What a value is, for messages: `a string`, `a list`, …
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

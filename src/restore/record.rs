@@ -1,0 +1,157 @@
+//! The restore record: what the rules changed on an object, and what stood there before.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::path::Path;
+use crate::metadata::{self, MetadataError};
+
+/// On workloads: JSON object `{"rule": {"<path>": {"was": …, "set": …}}}`. `was` is left out where nothing stood
+/// there, `set` where the rule took the field away. What was appended to a list stands under `<path>/-` as a list.
+pub const RECORD_ANNOTATION: &str = "stateful-failover/restored";
+
+/// What a rule did at one place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// What stood there before.
+    pub was: Option<Value>,
+    /// What the rule wrote.
+    pub set: Option<Value>,
+}
+
+/// What one rule did, by place.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Record(BTreeMap<String, Change>);
+
+impl Record {
+    /// What the rule did at the place that prints as `text`.
+    pub fn get(&self, text: &str) -> Option<&Change> {
+        self.0.get(text)
+    }
+
+    /// Every place and what was done there.
+    pub fn changes(&self) -> impl Iterator<Item = (&str, &Change)> {
+        self.0.iter().map(|(text, change)| (text.as_str(), change))
+    }
+
+    /// Every place.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Notes a change as it is.
+    pub fn put(&mut self, text: &str, change: Change) {
+        self.0.insert(text.to_owned(), change);
+    }
+
+    /// Notes what an edit that wants `set` at `place` did: `change`, or nothing. An earlier record of the same place is
+    /// believed where the place held exactly what that says: then what stood there before is what it names.
+    pub fn note(&mut self, place: &Path, change: Option<Change>, set: Option<&Value>, earlier: Option<&Record>) {
+        let text = place.to_string();
+        let earlier = earlier.and_then(|earlier| earlier.get(&text));
+        match (change, earlier) {
+            (Some(Change { was, set }), Some(earlier)) if was == earlier.set => {
+                self.put(&text, Change { was: earlier.was.clone(), set });
+            }
+            (Some(change), _) => self.put(&text, change),
+            (None, Some(earlier)) if earlier.set.as_ref() == set => self.put(&text, earlier.clone()),
+            (None, _) => {}
+        }
+    }
+
+    /// Notes that `items` are in the list at `place` because a rule appended them, now or as an earlier record says.
+    pub fn note_appended(&mut self, place: &Path, item: &Value, was_appended: bool, earlier: Option<&Record>) {
+        let text = place.to_string();
+        let is_known =
+            earlier.and_then(|earlier| earlier.get(&text)).is_some_and(|change| change.appended().contains(item));
+        if !was_appended && !is_known {
+            return;
+        }
+        let change = self.0.entry(text).or_insert(Change { was: None, set: Some(Value::Array(Vec::new())) });
+        if let Some(Value::Array(items)) = &mut change.set {
+            items.push(item.clone());
+        }
+    }
+
+    /// Whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Change {
+    /// The items that were appended to a list.
+    pub fn appended(&self) -> &[Value] {
+        self.set.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// The records of all rules.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Records(BTreeMap<String, Record>);
+
+impl Records {
+    /// The records in the object's annotation. One that can't be read is none: what it would make a rule do is not
+    /// worth a denial.
+    pub fn read(object: &Value) -> Self {
+        let annotation = metadata::annotation(object, RECORD_ANNOTATION);
+        let Some(Ok(Value::Object(rules))) = annotation.map(serde_json::from_str) else {
+            return Self::default();
+        };
+        let records = rules.into_iter().filter_map(|(rule, changes)| {
+            let Value::Object(changes) = changes else {
+                return None;
+            };
+            let changes = changes.into_iter().filter_map(|(path, change)| {
+                let Value::Object(mut change) = change else {
+                    return None;
+                };
+                Some((path, Change { was: change.remove("was"), set: change.remove("set") }))
+            });
+            Some((rule, Record(changes.collect())))
+        });
+        Self(records.collect())
+    }
+
+    /// What the rule of that name did.
+    pub fn get(&self, rule: &str) -> Option<&Record> {
+        self.0.get(rule)
+    }
+
+    /// Notes what the rule of that name did.
+    pub fn put(&mut self, rule: &str, record: Record) {
+        if record.is_empty() {
+            self.0.remove(rule);
+        } else {
+            self.0.insert(rule.to_owned(), record);
+        }
+    }
+
+    /// Whether no rule changed anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Writes the annotation, or takes it away where there is nothing to say.
+    ///
+    /// # Errors
+    /// The object's metadata can't hold it.
+    pub fn write(&self, object: &mut Value) -> Result<(), MetadataError> {
+        let annotation = (!self.is_empty()).then(|| self.to_json().to_string());
+        metadata::set_annotation(object, RECORD_ANNOTATION, annotation)
+    }
+
+    fn to_json(&self) -> Value {
+        let rules = self.0.iter().map(|(rule, record)| {
+            let changes = record.changes().map(|(path, change)| {
+                let mut fields = Map::new();
+                fields.extend(change.was.clone().map(|was| ("was".to_owned(), was)));
+                fields.extend(change.set.clone().map(|set| ("set".to_owned(), set)));
+                (path.to_owned(), Value::Object(fields))
+            });
+            (rule.clone(), Value::Object(changes.collect()))
+        });
+        Value::Object(rules.collect())
+    }
+}

@@ -1,0 +1,290 @@
+//! The policy's settings. Every key is optional; whatever is wrong is reported at once, each error with its path.
+//!
+//! Reading the settings builds what runs: paths, patterns and templates are parsed here, so a rule that exists can run.
+
+pub mod reader;
+
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::jsonpath::JsonPath;
+use crate::karmada::{self, ObjectReference, PurgeMode};
+use crate::labels::is_qualified_name;
+use crate::restore::rule::Rule;
+use crate::state::{self, StateRule};
+use crate::verdict::{chain, quote};
+use reader::{Errors, Object, Path};
+
+/// What a stage does about what it finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Level {
+    /// Errors deny the request.
+    #[default]
+    Enforce,
+    /// Errors are warnings.
+    Warn,
+    /// The stage does nothing.
+    Off,
+}
+
+const LEVELS: [(&str, Level); 3] = [("Enforce", Level::Enforce), ("Warn", Level::Warn), ("Off", Level::Off)];
+
+/// What `preserve` does about a rule that has no value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnMissingState {
+    /// The eviction is denied; Karmada tries again.
+    #[default]
+    Block,
+    /// The eviction goes on; the record says what is missing.
+    Proceed,
+}
+
+/// What `feed` does when it can't read the binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnLookupFailure {
+    /// The Work is denied; Karmada tries again, nothing is lost.
+    #[default]
+    Reject,
+    /// The Work passes, with a warning.
+    Accept,
+}
+
+/// All settings.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// Of the stage `lint`.
+    pub lint: Level,
+    /// Of the stage `guard`.
+    pub guard: Level,
+    /// Of the stage `preserve`.
+    pub preserve: PreserveSettings,
+    /// Of the stage `feed`.
+    pub feed: FeedSettings,
+    /// Of the stage `restore`: its rules, in order.
+    pub restore: Vec<Rule>,
+}
+
+/// Settings of the stage `preserve`.
+#[derive(Debug)]
+pub struct PreserveSettings {
+    /// What to do about a rule without a value.
+    pub on_missing_state: OnMissingState,
+    /// How many records a history keeps: 1 to 20.
+    pub history_limit: usize,
+    /// State rules for workloads whose policy has none.
+    pub rules: Vec<WorkloadRules>,
+}
+
+impl Default for PreserveSettings {
+    fn default() -> Self {
+        Self { on_missing_state: OnMissingState::default(), history_limit: 5, rules: Vec::new() }
+    }
+}
+
+impl PreserveSettings {
+    /// The state rules of the first entry that matches `resource`; empty where none does.
+    pub fn rules_for(&self, resource: ObjectReference<'_>) -> &[StateRule] {
+        let entry = self.rules.iter().find(|entry| entry.matches.accepts(resource));
+        entry.map(|entry| entry.rules.as_slice()).unwrap_or_default()
+    }
+}
+
+/// State rules for some workloads.
+#[derive(Debug)]
+pub struct WorkloadRules {
+    matches: WorkloadMatch,
+    rules: Vec<StateRule>,
+}
+
+/// Settings of the stage `feed`.
+#[derive(Debug)]
+pub struct FeedSettings {
+    /// What to do when the binding can't be read.
+    pub on_lookup_failure: OnLookupFailure,
+    /// Which evictions are fed.
+    pub purge_modes: Vec<PurgeMode>,
+}
+
+impl Default for FeedSettings {
+    fn default() -> Self {
+        Self { on_lookup_failure: OnLookupFailure::default(), purge_modes: vec![PurgeMode::Directly] }
+    }
+}
+
+/// Which workloads something is for: by group, kind and namespace.
+#[derive(Debug, Default)]
+pub struct WorkloadMatch {
+    /// API groups, `""` for the core group. Never empty.
+    pub api_groups: Vec<String>,
+    /// Kinds. Never empty.
+    pub kinds: Vec<String>,
+    /// Globs over whole names; empty for all namespaces (and cluster-scoped kinds).
+    pub namespaces: Vec<String>,
+}
+
+impl WorkloadMatch {
+    /// Reads `apiGroups`, `kinds` and `namespaces` of `object`.
+    pub fn read(object: &Object<'_>, errors: &mut Errors) -> Self {
+        for key in ["apiGroups", "kinds"] {
+            if object.get(key).and_then(Value::as_array).is_none_or(Vec::is_empty) {
+                errors.add(&object.path, format_args!("`{key}` is missing or empty"));
+            }
+        }
+        let api_groups = object.strings("apiGroups", errors);
+        for (index, group) in api_groups.iter().enumerate().filter(|(_, group)| group.contains('/')) {
+            let name = karmada::group(group);
+            errors.add(
+                &object.path_of("apiGroups").item(index),
+                format_args!("{} has a version, write the group alone: `{name}`", quote(group)),
+            );
+        }
+        Self { api_groups, kinds: object.strings("kinds", errors), namespaces: object.strings("namespaces", errors) }
+    }
+
+    /// Whether `resource` is one of them.
+    pub fn accepts(&self, resource: ObjectReference<'_>) -> bool {
+        self.api_groups.iter().any(|group| group == resource.group)
+            && self.kinds.iter().any(|kind| kind == resource.kind)
+            && (self.namespaces.is_empty()
+                || self.namespaces.iter().any(|glob| wildmatch::WildMatch::new(glob).matches(resource.namespace)))
+    }
+}
+
+/// Settings that can't be used, with everything that is wrong with them.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", .0.join("; "))]
+pub struct SettingsError(pub Vec<String>);
+
+impl Settings {
+    /// The settings in `json`; null is no settings, all defaults.
+    ///
+    /// # Errors
+    /// [`SettingsError`] with every error that was found, in the order of the design's table.
+    pub fn from_json(json: &Value) -> Result<Self, SettingsError> {
+        let mut errors = Errors::default();
+        let root = Object::new(json, Path::root(), &["lint", "guard", "preserve", "feed", "restore"], &mut errors);
+        let settings = Self {
+            lint: root.choice("lint", &LEVELS, Level::default(), &mut errors),
+            guard: root.choice("guard", &LEVELS, Level::default(), &mut errors),
+            preserve: read_preserve(&root, &mut errors),
+            feed: read_feed(&root, &mut errors),
+            restore: read_restore(&root, &mut errors),
+        };
+        let messages = errors.into_messages();
+        if messages.is_empty() { Ok(settings) } else { Err(SettingsError(messages)) }
+    }
+}
+
+fn read_preserve(root: &Object<'_>, errors: &mut Errors) -> PreserveSettings {
+    const MAX_HISTORY_LIMIT: u64 = 20;
+    let section = root.object("preserve", &["onMissingState", "historyLimit", "rules"], errors);
+    let mut settings = PreserveSettings::default();
+    settings.on_missing_state = section.choice(
+        "onMissingState",
+        &[("Block", OnMissingState::Block), ("Proceed", OnMissingState::Proceed)],
+        settings.on_missing_state,
+        errors,
+    );
+    if let Some(limit) = section.get("historyLimit") {
+        match limit.as_u64().filter(|limit| (1..=MAX_HISTORY_LIMIT).contains(limit)) {
+            Some(limit) => settings.history_limit = limit as usize,
+            None => errors.add(
+                &section.path_of("historyLimit"),
+                format_args!("is {}, expected a whole number from 1 to {MAX_HISTORY_LIMIT}", quote(&limit.to_string())),
+            ),
+        }
+    }
+    for (entry, path) in section.list("rules", errors) {
+        let entry = Object::new(entry, path, &["match", "rules"], errors);
+        let matches = entry.object("match", &["apiGroups", "kinds", "namespaces"], errors);
+        let matches = WorkloadMatch::read(&matches, errors);
+        let rules = read_state_rules(&entry, errors);
+        settings.rules.push(WorkloadRules { matches, rules });
+    }
+    settings
+}
+
+fn read_state_rules(entry: &Object<'_>, errors: &mut Errors) -> Vec<StateRule> {
+    let items = entry.list("rules", errors);
+    if entry.get("rules").is_none_or(|rules| rules.as_array().is_some_and(Vec::is_empty)) {
+        errors.add(&entry.path, "`rules` is missing or empty");
+    }
+    let mut rules: Vec<StateRule> = Vec::new();
+    for (item, path) in items {
+        let item = Object::new(item, path, &["aliasLabelName", "jsonPath"], errors);
+        let alias = item.required_string("aliasLabelName", errors);
+        let json_path = item.required_string("jsonPath", errors);
+        let alias_path = item.path_of("aliasLabelName");
+        if let Some(alias) = alias {
+            if let Some(problem) = alias_problem(alias) {
+                errors.add(&alias_path, problem);
+            } else if rules.iter().any(|rule| rule.alias == alias) {
+                errors.add(&alias_path, format_args!("{} is used by an earlier rule", quote(alias)));
+            }
+        }
+        let (Some(alias), Some(json_path)) = (alias, json_path) else {
+            continue;
+        };
+        match JsonPath::rule(json_path) {
+            Ok(parsed) => rules.push(StateRule::from_parsed(alias.to_owned(), json_path.to_owned(), parsed)),
+            Err(error) => errors.add(&item.path_of("jsonPath"), chain(&error)),
+        }
+    }
+    rules
+}
+
+/// Why state can't be carried under that label key; `None` where it can.
+pub fn alias_problem(alias: &str) -> Option<String> {
+    let quoted = quote(alias);
+    if !is_qualified_name(alias) {
+        Some(format!(
+            "{quoted} is not a label name: expected `name` or `dns.prefix/name`, the name of at most 63 letters, digits, `-`, `_`, `.`"
+        ))
+    } else if karmada::is_own_label(alias) {
+        Some(format!("{quoted} is set by Karmada itself, choose another name"))
+    } else if alias.starts_with(state::PREFIX) {
+        Some(format!("{quoted} is a name of this policy, choose one that does not begin with `{}`", state::PREFIX))
+    } else {
+        None
+    }
+}
+
+fn read_feed(root: &Object<'_>, errors: &mut Errors) -> FeedSettings {
+    let section = root.object("feed", &["onLookupFailure", "purgeModes"], errors);
+    let mut settings = FeedSettings::default();
+    settings.on_lookup_failure = section.choice(
+        "onLookupFailure",
+        &[("Reject", OnLookupFailure::Reject), ("Accept", OnLookupFailure::Accept)],
+        settings.on_lookup_failure,
+        errors,
+    );
+    if section.get("purgeModes").is_some() {
+        settings.purge_modes.clear();
+    }
+    let names: Vec<&str> = PurgeMode::ALL.iter().map(|mode| mode.as_str()).collect();
+    for (item, path) in section.list("purgeModes", errors) {
+        let Some(name) = reader::as_string(item, &path, errors) else {
+            continue;
+        };
+        match PurgeMode::from_name(name).filter(|_| !name.is_empty()) {
+            Some(mode) => settings.purge_modes.push(mode),
+            None => errors.add(&path, reader::unknown(name, &names, "purge mode")),
+        }
+    }
+    settings
+}
+
+fn read_restore(root: &Object<'_>, errors: &mut Errors) -> Vec<Rule> {
+    let section = root.object("restore", &["rules"], errors);
+    let mut rules: Vec<Rule> = Vec::new();
+    for (item, path) in section.list("rules", errors) {
+        let rule = Rule::read(item, path.clone(), errors);
+        if let Some(rule) = rule {
+            if rules.iter().any(|earlier| earlier.name == rule.name) {
+                errors.add(&path.field("name"), format_args!("{} is the name of an earlier rule", quote(&rule.name)));
+            }
+            rules.push(rule);
+        }
+    }
+    rules
+}

@@ -1,0 +1,210 @@
+//! Reads settings from JSON and collects every error with its path, where serde would stop at the first.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::metadata::type_name;
+use crate::verdict::quote;
+
+/// Where a value stands in the settings, as the user would write it: `restore.rules[0].set[1].path`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path(String);
+
+impl Path {
+    /// The settings as a whole.
+    pub fn root() -> Self {
+        Self(String::new())
+    }
+
+    /// The field `key` of this.
+    pub fn field(&self, key: &str) -> Self {
+        let is_plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        match (is_plain, self.0.is_empty()) {
+            (true, true) => Self(key.to_owned()),
+            (true, false) => Self(format!("{}.{key}", self.0)),
+            (false, _) => Self(format!("{}[{}]", self.0, quote(key))),
+        }
+    }
+
+    /// The item `index` of this list.
+    pub fn item(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "settings" } else { &self.0 })
+    }
+}
+
+/// The errors so far, in the order of the settings.
+#[derive(Debug, Default)]
+pub struct Errors(Vec<String>);
+
+impl Errors {
+    /// Notes what is wrong at `path`.
+    pub fn add(&mut self, path: &Path, message: impl fmt::Display) {
+        self.0.push(format!("{path}: {message}"));
+    }
+
+    /// All of them.
+    pub fn into_messages(self) -> Vec<String> {
+        self.0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A JSON object whose fields are known by name.
+#[derive(Debug)]
+pub struct Object<'a> {
+    fields: Option<&'a Map<String, Value>>,
+    /// Where the object stands.
+    pub path: Path,
+}
+
+impl<'a> Object<'a> {
+    /// The object at `path`, with no other fields than `known`. Null is an empty object.
+    pub fn new(value: &'a Value, path: Path, known: &[&str], errors: &mut Errors) -> Self {
+        let fields = match value {
+            Value::Object(fields) => Some(fields),
+            Value::Null => None,
+            other => {
+                errors.add(&path, format_args!("is {}, expected an object", type_name(other)));
+                None
+            }
+        };
+        for key in fields.into_iter().flat_map(Map::keys).filter(|key| !known.contains(&key.as_str())) {
+            errors.add(&path, unknown(key, known, "field"));
+        }
+        Self { fields, path }
+    }
+
+    /// The value of a field; null is absent.
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
+        self.fields?.get(key).filter(|value| !value.is_null())
+    }
+
+    /// The value of a field, null or not.
+    pub fn get_even_null(&self, key: &str) -> Option<&'a Value> {
+        self.fields?.get(key)
+    }
+
+    /// The path of a field.
+    pub fn path_of(&self, key: &str) -> Path {
+        self.path.field(key)
+    }
+
+    /// A section of its own; empty where absent.
+    pub fn object(&self, key: &str, known: &[&str], errors: &mut Errors) -> Object<'a> {
+        Object::new(self.get(key).unwrap_or(&Value::Null), self.path_of(key), known, errors)
+    }
+
+    /// A string.
+    pub fn string(&self, key: &str, errors: &mut Errors) -> Option<&'a str> {
+        as_string(self.get(key)?, &self.path_of(key), errors)
+    }
+
+    /// A string that must be there and not be empty.
+    pub fn required_string(&self, key: &str, errors: &mut Errors) -> Option<&'a str> {
+        let text = match self.get(key) {
+            Some(value) => as_string(value, &self.path_of(key), errors)?,
+            None => {
+                errors.add(&self.path, format_args!("`{key}` is missing"));
+                return None;
+            }
+        };
+        if text.is_empty() {
+            errors.add(&self.path_of(key), "is empty");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// One of `choices`, by name; the first one where absent.
+    pub fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)], default: T, errors: &mut Errors) -> T {
+        let Some(name) = self.string(key, errors) else {
+            return default;
+        };
+        match choices.iter().find(|(known, _)| *known == name) {
+            Some((_, choice)) => *choice,
+            None => {
+                let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+                errors.add(&self.path_of(key), unknown(name, &names, "value"));
+                default
+            }
+        }
+    }
+
+    /// A list with the path of each item; empty where absent.
+    pub fn list(&self, key: &str, errors: &mut Errors) -> Vec<(&'a Value, Path)> {
+        let path = self.path_of(key);
+        match self.get(key) {
+            None => Vec::new(),
+            Some(Value::Array(items)) => {
+                items.iter().enumerate().map(|(index, item)| (item, path.item(index))).collect()
+            }
+            Some(other) => {
+                errors.add(&path, format_args!("is {}, expected a list", type_name(other)));
+                Vec::new()
+            }
+        }
+    }
+
+    /// A list of strings.
+    pub fn strings(&self, key: &str, errors: &mut Errors) -> Vec<String> {
+        let items = self.list(key, errors);
+        items.into_iter().filter_map(|(item, path)| Some(as_string(item, &path, errors)?.to_owned())).collect()
+    }
+
+    /// The fields of a map whose keys the user chooses.
+    pub fn entries(&self, key: &str, errors: &mut Errors) -> Vec<(&'a str, &'a Value, Path)> {
+        let path = self.path_of(key);
+        match self.get(key) {
+            None => Vec::new(),
+            Some(Value::Object(fields)) => {
+                fields.iter().map(|(name, value)| (name.as_str(), value, path.field(name))).collect()
+            }
+            Some(other) => {
+                errors.add(&path, format_args!("is {}, expected an object", type_name(other)));
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// The string at `path`.
+pub fn as_string<'a>(value: &'a Value, path: &Path, errors: &mut Errors) -> Option<&'a str> {
+    let text = value.as_str();
+    if text.is_none() {
+        errors.add(path, format_args!("is {}, expected a string", type_name(value)));
+    }
+    text
+}
+
+/// `name` is none of `known`: says so, with the nearest one or, where none is near, with a few of them.
+pub fn unknown(name: &str, known: &[&str], what: &str) -> String {
+    const MAX_CANDIDATES: usize = 5;
+    let nearest = known
+        .iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .min()
+        .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3));
+    let name = quote(name);
+    match nearest {
+        Some((_, nearest)) => format!("unknown {what} {name}, did you mean `{nearest}`?"),
+        None => {
+            let listed: Vec<String> = known.iter().take(MAX_CANDIDATES).map(|known| format!("`{known}`")).collect();
+            let more = match known.len().saturating_sub(MAX_CANDIDATES) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("unknown {what} {name}, expected {}{more}", listed.join(", "))
+        }
+    }
+}

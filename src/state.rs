@@ -1,0 +1,139 @@
+//! The state of an application: which rules name it, what they read from a status, and how it is written on objects.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::jsonpath::JsonPath;
+use crate::karmada::StatePreservationRule;
+use crate::metadata;
+use crate::verdict::{chain, quote};
+
+/// On manifest and workload: a JSON object with every preserved alias and its value, legal as a label or not.
+pub const STATE_ANNOTATION: &str = "stateful-failover/state";
+/// On manifest and workload: `application` or `cluster`.
+pub const TYPE_LABEL: &str = "stateful-failover/type";
+/// On manifest and workload: the cluster that the application was evicted from.
+pub const FROM_LABEL: &str = "stateful-failover/from";
+/// What the names of this policy begin with.
+pub const PREFIX: &str = "stateful-failover/";
+
+/// Longest value in bytes. Longer ones count as missing: they would not be an application's state but its data.
+pub const MAX_VALUE: usize = 4096;
+/// Most bytes that the aliases and values of one state may have together: they become an annotation, of which an API
+/// server takes 256 KiB in all.
+pub const MAX_STATE: usize = 32 * 1024;
+
+/// Alias to value.
+pub type State = BTreeMap<String, String>;
+
+/// Which part of the status is state, and the label that it becomes.
+#[derive(Debug, Clone)]
+pub struct StateRule {
+    /// `aliasLabelName`.
+    pub alias: String,
+    /// `jsonPath` as it was written.
+    pub json_path: String,
+    /// The same, parsed, or what is wrong with it.
+    parsed: Result<JsonPath, crate::jsonpath::JsonPathError>,
+}
+
+impl StateRule {
+    /// A rule of a policy or a binding: its `jsonPath` is a template.
+    pub fn new(rule: StatePreservationRule<'_>) -> Self {
+        Self {
+            alias: rule.alias_label_name.to_owned(),
+            json_path: rule.json_path.to_owned(),
+            parsed: JsonPath::template(rule.json_path),
+        }
+    }
+
+    /// A rule of the policy's own settings, whose path was parsed and may be an RFC 9535 query.
+    pub fn from_parsed(alias: String, json_path: String, parsed: JsonPath) -> Self {
+        Self { alias, json_path, parsed: Ok(parsed) }
+    }
+
+    /// The rule's value in `status`, or why it has none.
+    fn read(&self, status: &Value) -> Result<String, String> {
+        let json_path = self.parsed.as_ref().map_err(|error| chain(error))?;
+        match json_path.value(status) {
+            Ok(Some(value)) if value.len() > MAX_VALUE => {
+                Err(format!("the value has {} bytes, more than {MAX_VALUE}", value.len()))
+            }
+            Ok(Some(value)) => Ok(value),
+            Ok(None) => Err("the value is empty or null".to_owned()),
+            Err(error) => Err(chain(&error)),
+        }
+    }
+}
+
+/// What rules read from a status.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// The values there are.
+    pub state: State,
+    /// The aliases without a value, and why.
+    pub missing: BTreeMap<String, String>,
+}
+
+impl Reading {
+    /// Reads all rules. Of two rules with the same alias the last one that has a value wins, as in Karmada.
+    pub fn of(rules: &[StateRule], status: Option<&Value>) -> Self {
+        let mut reading = Self::default();
+        for rule in rules {
+            let value = match status {
+                Some(status) => rule.read(status),
+                None => Err("no status of the application was collected from the cluster".to_owned()),
+            };
+            match value {
+                Ok(value) => {
+                    reading.missing.remove(&rule.alias);
+                    reading.state.insert(rule.alias.clone(), value);
+                }
+                Err(why) if !reading.state.contains_key(&rule.alias) => {
+                    reading.missing.insert(rule.alias.clone(), why);
+                }
+                Err(_) => {}
+            }
+        }
+        reading.limit();
+        reading
+    }
+
+    /// Takes values away from the end until the rest fits.
+    fn limit(&mut self) {
+        let mut size: usize = 0;
+        let mut too_many = Vec::new();
+        for (alias, value) in &self.state {
+            size += alias.len() + value.len();
+            if size > MAX_STATE {
+                too_many.push(alias.clone());
+            }
+        }
+        for alias in too_many {
+            self.state.remove(&alias);
+            let why = format!("the values of all rules together have {size} bytes, more than {MAX_STATE}");
+            self.missing.insert(alias, why);
+        }
+    }
+}
+
+/// The state in an object's annotation.
+///
+/// # Errors
+/// The annotation is no JSON object of strings; the message names it.
+pub fn read_annotation(object: &Value) -> Result<Option<State>, String> {
+    match metadata::annotation(object, STATE_ANNOTATION) {
+        None => Ok(None),
+        Some(text) => serde_json::from_str(text).map(Some).map_err(|error| {
+            format!("annotation `{STATE_ANNOTATION}` {} is no JSON object of strings: {error}", quote(text))
+        }),
+    }
+}
+
+/// `state` as the annotation holds it: keys sorted, so that the same state is the same text.
+pub fn to_annotation(state: &State) -> String {
+    let state: serde_json::Map<String, Value> =
+        state.iter().map(|(alias, value)| (alias.clone(), Value::from(value.as_str()))).collect();
+    Value::Object(state).to_string()
+}

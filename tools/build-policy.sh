@@ -1,0 +1,46 @@
+#!/bin/sh
+# Builds the policy module for wasm32-unknown-unknown by whichever way the machine offers, and prints its path.
+# Usage: build-policy.sh [cargo build options]
+set -eu
+cd "$(dirname "$0")/.."
+
+TARGET=wasm32-unknown-unknown
+say() { echo "build: $*" >&2; }
+
+has_rustup_target() {
+    command -v rustup >/dev/null && rustup target list --installed 2>/dev/null | grep -qx "$TARGET"
+}
+has_debian_sources() {
+    [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && [ -d /usr/src/rustc-"$(/usr/bin/rustc --version | cut -d' ' -f2)" ]
+}
+install_debian_sources() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+    say "installing rustc-web, cargo-web and rust-web-src"
+    { apt-get update && apt-get install -y --no-install-recommends rustc-web cargo-web rust-web-src; } >target/apt.log 2>&1 ||
+        { tail -n 5 target/apt.log >&2; return 1; }
+}
+
+mkdir -p target
+if ! has_rustup_target && ! has_debian_sources; then
+    if command -v rustup >/dev/null && rustup target add "$TARGET" >target/rustup.log 2>&1; then
+        say "added the rustup target $TARGET"
+    elif ! install_debian_sources; then
+        say "no way to build for $TARGET here; run: rustup target add $TARGET"
+        say "or, on Debian 12: apt-get install rustc-web cargo-web rust-web-src"
+        exit 1
+    fi
+fi
+
+if has_rustup_target; then
+    say "with the rustup target $TARGET"
+    cargo build --locked --lib --profile policy --target "$TARGET" "$@" >&2
+else
+    # Debian's compiler has no std for this target, but its sources: std is built along.
+    linker="$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld"
+    [ -x "$linker" ] || linker="$(command -v rust-lld || command -v wasm-ld || command -v wasm-ld-19 || true)"
+    [ -n "$linker" ] || { say "no linker for wasm; run: apt-get install lld-19"; exit 1; }
+    say "with Debian's $(/usr/bin/rustc --version), std built from source"
+    RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER="$linker" \
+        /usr/bin/cargo build --locked --lib --profile policy --target "$TARGET" -Zbuild-std=std,panic_abort "$@" >&2
+fi
+echo "target/$TARGET/policy/stateful_failover.wasm"
