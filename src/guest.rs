@@ -1,9 +1,9 @@
 //! The shell of the waPC engines (the policy server, `kwctl`): decodes what the host sends, and encodes the verdict.
 
-mod host;
+pub mod host;
 
 use kubewarden_policy_sdk::protocol_version_guest;
-use kubewarden_policy_sdk::response::ValidationResponse;
+pub use kubewarden_policy_sdk::response::ValidationResponse;
 use kubewarden_policy_sdk::settings::SettingsValidationResponse;
 use kubewarden_policy_sdk::wapc_guest::{CallResult, console_log, register_function};
 use serde::Deserialize;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cluster::{Cluster, Get, LookupError};
 
 /// The cluster that the policy server is connected to.
-pub(super) struct Host;
+pub struct Host;
 
 impl Cluster for Host {
     fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
@@ -29,12 +29,16 @@ impl Cluster for Host {
     }
 }
 
-/// What the host says is text only, of several lines with all causes.
+/// What the host means with `message`, which is text only, of several lines with all causes: that the object does not
+/// exist, or an error.
 ///
 /// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src`: `callback_handler/kubernetes/client.rs` (object and
 /// kind not found), `evaluation_context.rs` and `runtimes/callback.rs` (not granted); the API server's own words
 /// (`Forbidden`) come from `kube::Error`.
-fn classify(message: &str, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
+///
+/// # Errors
+/// [`LookupError`], in every case but the first.
+pub fn classify(message: &str, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
     // «Cannot find v1/ConfigMap named 'x' inside of namespace …» is about the object, «Cannot find resource …» is not.
     if message.contains("Cannot find") && message.contains(" named '") {
         return Ok(None);

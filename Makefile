@@ -1,0 +1,55 @@
+# `make demo` and `make test` do everything on a fresh machine: what is missing they install.
+
+CARGO ?= cargo
+SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
+ARGS ?=
+
+.PHONY: demo test build lint unit-tests e2e-tests bench size annotated-policy fmt clean
+
+# Replays a recorded failover through the module. ARGS="--recording FILE --settings FILE" for one's own.
+demo: policy.wasm
+	@$(CARGO) run --locked --quiet --package e2e-tests --bin demo -- $(ARGS)
+
+test: lint unit-tests e2e-tests
+
+build: policy.wasm
+
+policy.wasm: $(SOURCES)
+	@cp "$$(tools/build-policy.sh)" $@
+
+annotated-policy.wasm: policy.wasm policy-metadata.yml README.md
+	@if command -v kwctl >/dev/null; then \
+	    kwctl annotate --metadata-path policy-metadata.yml --usage-path README.md --output-path $@ policy.wasm; \
+	else \
+	    $(CARGO) run --locked --quiet --package e2e-tests --bin annotate -- policy-metadata.yml README.md policy.wasm $@; \
+	fi
+
+fmt:
+	$(CARGO) fmt --all
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --package stateful-failover --features playground -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; \
+	else echo "lint: cargo-deny is not here, licences and sources are not checked"; fi
+
+unit-tests:
+	$(CARGO) test --locked --package stateful-failover
+
+# The module in the embedded host; and, where kwctl is there, the same in kwctl.
+e2e-tests: policy.wasm annotated-policy.wasm
+	$(CARGO) test --locked --package e2e-tests
+	@tools/e2e-bats.sh
+
+bench: policy.wasm
+	$(CARGO) bench --locked --workspace
+
+# The module's size, and what its largest parts cost.
+size: policy.wasm
+	@tools/size.sh
+
+clean:
+	$(CARGO) clean
+	rm -f policy.wasm annotated-policy.wasm

@@ -1,0 +1,159 @@
+//! The corpus of cases: a folder each, `cases/<stage>/<behaviour>/`.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `request.yaml` | the AdmissionRequest, or `from: <file below testdata/>` with an AdmissionReview |
+//! | `settings.yaml` | the settings, if any |
+//! | `host.yaml` | what lookups find: `objects`, or what the host answers instead: `error`, `garbage` |
+//! | `expected.yaml` | the answer |
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::host::Host;
+use crate::policy::{Answer, Policy};
+use crate::project;
+
+/// One case.
+pub struct Case {
+    /// `<stage>/<behaviour>`.
+    pub name: String,
+    folder: PathBuf,
+    /// The AdmissionRequest.
+    pub request: Value,
+    /// The settings.
+    pub settings: Value,
+    host: HostFile,
+}
+
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct HostFile {
+    objects: Vec<Value>,
+    error: Option<String>,
+    garbage: Option<String>,
+}
+
+/// The answer to a case: all of it.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Expected {
+    accepted: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// How the object differs from the request's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    patch: Vec<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    audit_annotations: Option<std::collections::BTreeMap<String, String>>,
+    /// How many lookups the policy made.
+    #[serde(default)]
+    lookups: usize,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    log: Vec<String>,
+}
+
+/// All cases, by name.
+///
+/// # Errors
+/// A file of one can't be read; the error says which.
+pub fn all() -> Result<Vec<Case>> {
+    let root = project("e2e-tests/cases");
+    let mut cases = Vec::new();
+    for stage in folders(&root)? {
+        for folder in folders(&stage)? {
+            let name = folder.strip_prefix(&root)?.display().to_string();
+            cases.push(Case::read(name.clone(), folder).with_context(|| name)?);
+        }
+    }
+    Ok(cases)
+}
+
+fn folders(parent: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(parent)?.collect::<std::io::Result<Vec<_>>>()?;
+    let mut folders: Vec<PathBuf> =
+        entries.into_iter().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    Ok(folders)
+}
+
+fn read_yaml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(path)?;
+    serde_yaml_ng::from_str(&text).map(Some).with_context(|| path.display().to_string())
+}
+
+impl Case {
+    fn read(name: String, folder: PathBuf) -> Result<Self> {
+        let mut request: Value = read_yaml(&folder.join("request.yaml"))?.context("there is no request.yaml")?;
+        if let Some(from) = request.get("from").and_then(Value::as_str) {
+            let review: Value = serde_json::from_str(&fs::read_to_string(project("testdata").join(from))?)?;
+            request = review["request"].clone();
+        }
+        let settings = read_yaml(&folder.join("settings.yaml"))?.unwrap_or_default();
+        let host = read_yaml(&folder.join("host.yaml"))?.unwrap_or_default();
+        Ok(Self { name, folder, request, settings, host })
+    }
+
+    fn host(&self) -> Arc<Host> {
+        let HostFile { objects, error, garbage } = self.host.clone();
+        let mut host = Host::new(objects);
+        host.error = error;
+        host.garbage = garbage;
+        Arc::new(host)
+    }
+
+    /// Runs the case: the answer must be the expected one, and what it makes of the object must be accepted as it is.
+    /// With `UPDATE_CASES` in the environment, the answer becomes the expected one, to be reviewed like code.
+    ///
+    /// # Errors
+    /// The answers differ.
+    pub fn run(&self, policy: &dyn Policy) -> Result<()> {
+        let host = self.host();
+        let answer = policy.validate(&self.request, &self.settings, &host)?;
+        let object = self.request.get("object").cloned().unwrap_or_default();
+        let actual = Expected::of(&answer, &object, &host)?;
+        let path = self.folder.join("expected.yaml");
+        if std::env::var_os("UPDATE_CASES").is_some() {
+            fs::write(&path, serde_yaml_ng::to_string(&actual)?)?;
+        }
+        let expected: Expected = read_yaml(&path)?.context("there is no expected.yaml")?;
+        ensure!(
+            actual == expected,
+            "the answer is\n{}expected\n{}",
+            serde_yaml_ng::to_string(&actual)?,
+            serde_yaml_ng::to_string(&expected)?
+        );
+        if answer.accepted {
+            let mut again = self.request.clone();
+            again["object"] = answer.apply(&object)?;
+            let second = policy.validate(&again, &self.settings, &self.host())?;
+            ensure!(second.accepted && second.mutated_object.is_none(), "not idempotent: {second:?}");
+        }
+        Ok(())
+    }
+}
+
+impl Expected {
+    fn of(answer: &Answer, object: &Value, host: &Host) -> Result<Self> {
+        let patch = serde_json::to_value(answer.patch(object))?;
+        Ok(Self {
+            accepted: answer.accepted,
+            message: answer.message.clone(),
+            patch: patch.as_array().cloned().unwrap_or_default(),
+            warnings: answer.warnings().to_vec(),
+            audit_annotations: answer.audit_annotations.clone(),
+            lookups: host.lookups().len(),
+            log: host.log(),
+        })
+    }
+}

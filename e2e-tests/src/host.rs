@@ -1,0 +1,156 @@
+//! What the host answers to the policy's lookups: the policy server's `kubernetes/get_resource`, on objects in memory.
+
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use stateful_failover::cluster::{Cluster, Get, LookupError};
+use stateful_failover::guest::host::classify;
+
+/// A lookup as the host sees it. Source: `kubewarden/policy-sdk-rust`, `GetResourceRequest`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lookup {
+    /// `v1`, or `group/version`.
+    pub api_version: String,
+    /// PascalCase.
+    pub kind: String,
+    /// Name of the object.
+    pub name: String,
+    /// `None` for cluster-scoped kinds.
+    pub namespace: Option<String>,
+    /// Whether the host must ask the API server.
+    pub disable_cache: bool,
+    /// The fields that are asked for.
+    pub field_masks: Option<Vec<String>>,
+}
+
+/// The cluster that the host is connected to.
+#[derive(Debug, Default)]
+pub struct Host {
+    /// The objects there are.
+    pub objects: Vec<Value>,
+    /// What the host says in place of an answer.
+    pub error: Option<String>,
+    /// What it sends in place of an object.
+    pub garbage: Option<String>,
+    lookups: Mutex<Vec<Lookup>>,
+    log: Mutex<Vec<String>>,
+}
+
+impl Host {
+    /// A host of these objects.
+    pub fn new(objects: Vec<Value>) -> Self {
+        Self { objects, ..Self::default() }
+    }
+
+    /// The lookups so far.
+    pub fn lookups(&self) -> Vec<Lookup> {
+        self.lookups.lock().expect("no test panics while it holds the lock").clone()
+    }
+
+    /// What the policy logged so far.
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().expect("no test panics while it holds the lock").clone()
+    }
+
+    /// Answers a host call as the policy server does, down to its error texts.
+    /// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src/runtimes/callback.rs`.
+    ///
+    /// # Errors
+    /// What the policy gets to read.
+    pub fn call(&self, binding: &str, namespace: &str, operation: &str, payload: &[u8]) -> Result<Vec<u8>, String> {
+        match (binding, namespace, operation) {
+            ("kubewarden", "kubernetes", "get_resource") => {
+                let lookup: Lookup = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+                let answer = self.get_resource(&lookup)?;
+                Ok(answer.into_bytes())
+            }
+            ("kubewarden", "tracing", "log") => {
+                self.note(&String::from_utf8_lossy(payload));
+                Ok(Vec::new())
+            }
+            other => Err(format!("unexpected host call: {other:?}")),
+        }
+    }
+
+    /// Notes a line of the policy's log.
+    pub fn note(&self, line: &str) {
+        self.log.lock().expect("no test panics while it holds the lock").push(line.to_owned());
+    }
+
+    fn get_resource(&self, lookup: &Lookup) -> Result<String, String> {
+        self.lookups.lock().expect("no test panics while it holds the lock").push(lookup.clone());
+        if let Some(error) = &self.error {
+            return Err(format!("Callback evaluation failure: {error}"));
+        }
+        if let Some(garbage) = &self.garbage {
+            return Ok(garbage.clone());
+        }
+        let is_it = |object: &&Value| {
+            let text = |path: &str| object.pointer(path).and_then(Value::as_str);
+            text("/apiVersion") == Some(&lookup.api_version)
+                && text("/kind") == Some(&lookup.kind)
+                && text("/metadata/name") == Some(&lookup.name)
+                && text("/metadata/namespace") == lookup.namespace.as_deref()
+        };
+        match self.objects.iter().find(is_it) {
+            Some(object) => Ok(masked(object, lookup.field_masks.as_deref()).to_string()),
+            None => Err(format!(
+                "Callback evaluation failure: Cannot find {}/{} named '{}' inside of namespace '{:?}'",
+                lookup.api_version, lookup.kind, lookup.name, lookup.namespace
+            )),
+        }
+    }
+}
+
+/// `object` with nothing but the masked fields and what always comes along. Lists are transparent to masks.
+/// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src/callback_handler/kubernetes`, field masks.
+fn masked(object: &Value, masks: Option<&[String]>) -> Value {
+    let Some(masks) = masks.filter(|masks| !masks.is_empty()) else { return object.clone() };
+    let masks: Vec<Vec<&str>> = masks.iter().map(|mask| mask.split('.').collect()).collect();
+    let mut pruned = prune(object, &masks);
+    if let (Value::Object(pruned), Value::Object(object)) = (&mut pruned, object) {
+        for key in ["apiVersion", "kind", "metadata"] {
+            pruned.extend(object.get(key).map(|value| (key.to_owned(), value.clone())));
+        }
+    }
+    pruned
+}
+
+fn prune(value: &Value, masks: &[Vec<&str>]) -> Value {
+    if masks.iter().any(Vec::is_empty) {
+        return value.clone();
+    }
+    match value {
+        Value::Array(items) => items.iter().map(|item| prune(item, masks)).collect(),
+        Value::Object(fields) => {
+            let mut pruned = Map::new();
+            for (key, value) in fields {
+                let below: Vec<Vec<&str>> =
+                    masks.iter().filter(|mask| mask[0] == key).map(|mask| mask[1..].to_vec()).collect();
+                if !below.is_empty() {
+                    pruned.insert(key.clone(), prune(value, &below));
+                }
+            }
+            Value::Object(pruned)
+        }
+        other => other.clone(),
+    }
+}
+
+impl Cluster for &Host {
+    fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
+        let lookup = Lookup {
+            api_version: object.api_version.to_owned(),
+            kind: object.kind.to_owned(),
+            name: object.name.to_owned(),
+            namespace: object.namespace.map(str::to_owned),
+            disable_cache: true,
+            field_masks: Some(object.fields.iter().map(|&field| field.to_owned()).collect()),
+        };
+        match self.get_resource(&lookup) {
+            Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| LookupError::Garbage(error.to_string())),
+            Err(message) => classify(&message, object),
+        }
+    }
+}

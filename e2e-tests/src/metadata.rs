@@ -1,0 +1,164 @@
+//! The policy's metadata, in the module's custom section that the policy server and `kwctl` read.
+//!
+//! Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src/policy_metadata.rs`, `crates/kwctl/src/annotate.rs`.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use wasm_encoder::{CustomSection, Encode, Section};
+use wasmparser::{Parser, Payload};
+
+/// Name of the section.
+pub const SECTION: &str = "io.kubewarden.metadata";
+/// Annotation that holds the README.
+const USAGE: &str = "io.kubewarden.policy.usage";
+const OPERATIONS: [&str; 5] = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
+
+/// `policy-metadata.yml`, and what the section holds as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Metadata {
+    /// What the policy can be asked about.
+    pub rules: Vec<Rule>,
+    /// Whether it changes objects.
+    pub mutating: bool,
+    /// Whether the audit scanner may run it.
+    pub background_audit: bool,
+    /// `kubewarden-wapc`.
+    pub execution_mode: String,
+    /// Which kinds it may look up.
+    pub context_aware_resources: Vec<ContextAwareResource>,
+    /// What it asks of the host.
+    pub host_capabilities: Vec<String>,
+    /// Filled in by the annotation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol_version: Option<String>,
+    /// Title, version, author, …
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Like a rule of a webhook configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rule {
+    /// `""` is the core group.
+    pub api_groups: Vec<String>,
+    /// Versions of the groups.
+    pub api_versions: Vec<String>,
+    /// Plurals.
+    pub resources: Vec<String>,
+    /// `CREATE`, `UPDATE`, …
+    pub operations: Vec<String>,
+}
+
+/// A kind that may be looked up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ContextAwareResource {
+    /// `v1`, or `group/version`.
+    pub api_version: String,
+    /// PascalCase.
+    pub kind: String,
+}
+
+impl Metadata {
+    /// The metadata in `yaml`.
+    ///
+    /// # Errors
+    /// It is none, or the policy server would refuse it.
+    pub fn parse(yaml: &str) -> Result<Self> {
+        let metadata: Self = serde_yaml_ng::from_str(yaml)?;
+        for (index, rule) in metadata.rules.iter().enumerate() {
+            for (field, values) in [
+                ("apiGroups", &rule.api_groups),
+                ("apiVersions", &rule.api_versions),
+                ("resources", &rule.resources),
+                ("operations", &rule.operations),
+            ] {
+                ensure!(!values.is_empty(), "rules[{index}].{field} is empty");
+                ensure!(
+                    values.len() == 1 || !values.contains(&"*".to_owned()),
+                    "rules[{index}].{field}: `*` is not alone"
+                );
+            }
+            for operation in &rule.operations {
+                ensure!(OPERATIONS.contains(&operation.as_str()), "rules[{index}].operations: unknown `{operation}`");
+            }
+        }
+        ensure!(!metadata.rules.is_empty(), "rules is empty");
+        Ok(metadata)
+    }
+
+    /// What the module answers to `protocol_version`, and the README, are part of the annotated metadata.
+    #[must_use]
+    pub fn annotated(mut self, protocol_version: &str, readme: &str) -> Self {
+        self.protocol_version = Some(protocol_version.to_owned());
+        self.annotations.insert(USAGE.to_owned(), readme.to_owned());
+        self
+    }
+}
+
+/// `module` with the metadata in its section, in place of any that it had.
+///
+/// # Errors
+/// It is no module.
+pub fn annotate(module: &[u8], metadata: &Metadata) -> Result<Vec<u8>> {
+    let data = serde_json::to_vec(metadata)?;
+    let mut annotated = without_section(module)?;
+    let section = CustomSection { name: SECTION.into(), data: data.into() };
+    annotated.push(section.id());
+    section.encode(&mut annotated);
+    Ok(annotated)
+}
+
+fn without_section(module: &[u8]) -> Result<Vec<u8>> {
+    let mut kept = module.to_vec();
+    for payload in Parser::new(0).parse_all(module) {
+        if let Payload::CustomSection(section) = payload?
+            && section.name() == SECTION
+        {
+            // The section's id and length stand before its range; the length takes as many bytes as it was written with.
+            let range = section.range();
+            let length = leb128_length(range.len());
+            kept.drain(range.start - length - 1..range.end);
+        }
+    }
+    Ok(kept)
+}
+
+fn leb128_length(value: usize) -> usize {
+    (usize::BITS - value.max(1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// The metadata in the section of `module`.
+///
+/// # Errors
+/// It is no module, or has no such section.
+pub fn read(module: &[u8]) -> Result<Metadata> {
+    for payload in Parser::new(0).parse_all(module) {
+        if let Payload::CustomSection(section) = payload?
+            && section.name() == SECTION
+        {
+            return Ok(serde_json::from_slice(section.data())?);
+        }
+    }
+    None.context(format!("the module has no section `{SECTION}`"))
+}
+
+/// What the module imports: namespace and name.
+///
+/// # Errors
+/// It is no module.
+pub fn imports(module: &[u8]) -> Result<Vec<(String, String)>> {
+    let mut imports = Vec::new();
+    for payload in Parser::new(0).parse_all(module) {
+        if let Payload::ImportSection(section) = payload? {
+            for import in section.into_imports() {
+                let import = import?;
+                imports.push((import.module.to_owned(), import.name.to_owned()));
+            }
+        }
+    }
+    Ok(imports)
+}

@@ -1,0 +1,178 @@
+//! The policy behind one trait, so that everything is tried on the native core and on the module.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use stateful_failover::guest::ValidationResponse;
+use stateful_failover::{Request, Settings};
+use wapc::WapcHost;
+use wasmtime_provider::{WasmtimeEngineProviderBuilder, WasmtimeEngineProviderPre};
+
+use crate::host::Host;
+use crate::project;
+
+/// What the policy answers to a request. Source: `kubewarden/policy-sdk-rust`, `ValidationResponse`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Answer {
+    /// Whether the request passes.
+    pub accepted: bool,
+    /// Why not.
+    #[serde(default)]
+    pub message: Option<String>,
+    /// Status code of a refusal.
+    #[serde(default)]
+    pub code: Option<u16>,
+    /// The object in place of the request's.
+    #[serde(default)]
+    pub mutated_object: Option<Value>,
+    /// By stage.
+    #[serde(default)]
+    pub audit_annotations: Option<BTreeMap<String, String>>,
+    /// For the client.
+    #[serde(default)]
+    pub warnings: Option<Vec<String>>,
+}
+
+impl Answer {
+    /// The JSON patch that the policy server makes of the answer: the difference between the object and the mutated one.
+    /// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src/admission_response.rs`.
+    pub fn patch(&self, object: &Value) -> json_patch::Patch {
+        match &self.mutated_object {
+            Some(mutated) => json_patch::diff(object, mutated),
+            None => json_patch::Patch::default(),
+        }
+    }
+
+    /// `object` as it goes on, by way of the patch.
+    ///
+    /// # Errors
+    /// The patch does not apply.
+    pub fn apply(&self, object: &Value) -> Result<Value> {
+        let mut patched = object.clone();
+        json_patch::patch(&mut patched, &self.patch(object))?;
+        Ok(patched)
+    }
+
+    /// The warnings, none or some.
+    pub fn warnings(&self) -> &[String] {
+        self.warnings.as_deref().unwrap_or_default()
+    }
+}
+
+/// Something that decides requests as the policy does.
+pub trait Policy {
+    /// For messages.
+    fn name(&self) -> &'static str;
+
+    /// Decides an AdmissionRequest.
+    ///
+    /// # Errors
+    /// The policy gave no answer at all: it trapped, or its answer is none.
+    fn validate(&self, request: &Value, settings: &Value, host: &Arc<Host>) -> Result<Answer>;
+
+    /// Checks settings: what is wrong with them, if anything.
+    ///
+    /// # Errors
+    /// The policy gave no answer at all.
+    fn validate_settings(&self, settings: &Value) -> Result<Option<String>>;
+}
+
+/// The core, called as a library.
+pub struct Native;
+
+impl Policy for Native {
+    fn name(&self) -> &'static str {
+        "native core"
+    }
+
+    fn validate(&self, request: &Value, settings: &Value, host: &Arc<Host>) -> Result<Answer> {
+        let settings = Settings::from_json(settings)?;
+        let request = request.to_string();
+        let request = Request::from_json(&request)?;
+        let verdict = stateful_failover::evaluate(&request, &settings, &host.as_ref());
+        verdict.notes.iter().for_each(|note| host.note(note));
+        Ok(serde_json::from_value(serde_json::to_value(ValidationResponse::from(verdict))?)?)
+    }
+
+    fn validate_settings(&self, settings: &Value) -> Result<Option<String>> {
+        Ok(Settings::from_json(settings).err().map(|error| error.to_string()))
+    }
+}
+
+/// The module in the engine, with a fresh instance for each call, as in the policy server.
+pub struct Module {
+    prepared: WasmtimeEngineProviderPre,
+}
+
+impl Module {
+    /// The module that `make build` makes; `POLICY_WASM` names another one. It is compiled once in a process.
+    ///
+    /// # Panics
+    /// There is none, or it can't be compiled: nothing can be tested then.
+    pub fn built() -> &'static Self {
+        static MODULE: OnceLock<Module> = OnceLock::new();
+        MODULE.get_or_init(|| {
+            let path = std::env::var_os("POLICY_WASM").map_or_else(|| project("policy.wasm"), PathBuf::from);
+            let module = std::fs::read(&path).with_context(|| format!("{}; run `make build`", path.display()));
+            module.and_then(|module| Self::load(&module)).unwrap_or_else(|error| panic!("{error:#}"))
+        })
+    }
+
+    /// Compiles a module.
+    ///
+    /// # Errors
+    /// It is none, or imports what the engine does not have.
+    pub fn load(module: &[u8]) -> Result<Self> {
+        let prepared = WasmtimeEngineProviderBuilder::new().module_bytes(module).build_pre()?;
+        Ok(Self { prepared })
+    }
+
+    /// Calls a function of a fresh instance.
+    ///
+    /// # Errors
+    /// The function returned one, or trapped.
+    pub fn call(&self, function: &str, payload: &[u8], host: &Arc<Host>) -> Result<Vec<u8>> {
+        let host = Arc::clone(host);
+        let callback = move |_: u64, binding: &str, namespace: &str, operation: &str, payload: &[u8]| {
+            host.call(binding, namespace, operation, payload).map_err(Into::into)
+        };
+        let engine = self.prepared.rehydrate(None).map_err(|error| anyhow!("{error}"))?;
+        let instance = WapcHost::new(Box::new(engine), Some(Box::new(callback)))?;
+        Ok(instance.call(function, payload)?)
+    }
+}
+
+impl Policy for Module {
+    fn name(&self) -> &'static str {
+        "module"
+    }
+
+    fn validate(&self, request: &Value, settings: &Value, host: &Arc<Host>) -> Result<Answer> {
+        let payload = json!({"request": request, "settings": settings}).to_string();
+        Ok(serde_json::from_slice(&self.call("validate", payload.as_bytes(), host)?)?)
+    }
+
+    fn validate_settings(&self, settings: &Value) -> Result<Option<String>> {
+        #[derive(Deserialize)]
+        struct Response {
+            valid: bool,
+            message: Option<String>,
+        }
+        let answer = self.call("validate_settings", settings.to_string().as_bytes(), &Arc::default())?;
+        let Response { valid, message } = serde_json::from_slice(&answer)?;
+        match (valid, message) {
+            (true, None) => Ok(None),
+            (false, Some(message)) => Ok(Some(message)),
+            other => bail!("inconsistent answer: {other:?}"),
+        }
+    }
+}
+
+/// Both.
+pub fn all() -> [&'static dyn Policy; 2] {
+    [&Native, Module::built()]
+}

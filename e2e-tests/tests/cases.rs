@@ -1,0 +1,21 @@
+//! The corpus of cases, on the native core and on the module.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use e2e_tests::{case, policy};
+
+#[test]
+fn all_cases() {
+    let cases = case::all().unwrap();
+    let mut failed = Vec::new();
+    for case in &cases {
+        for policy in policy::all() {
+            if let Err(error) = case.run(policy) {
+                failed.push(format!("{} ({}): {error:#}", case.name, policy.name()));
+            }
+        }
+    }
+    println!("{} cases", cases.len());
+    assert!(!cases.is_empty());
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
