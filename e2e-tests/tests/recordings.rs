@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use e2e_tests::policy::{self, Policy};
+use e2e_tests::policy;
 use e2e_tests::project;
 use e2e_tests::recording::read;
 use e2e_tests::replay::{Replay, Step};

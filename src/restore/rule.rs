@@ -126,7 +126,7 @@ impl Rule {
     /// The rule at `path` in the settings; `None` where errors make it useless.
     pub fn read(value: &Value, path: reader::Path, errors: &mut Errors) -> Option<Self> {
         const FIELDS: [&str; 6] = ["name", "match", "vars", "remove", "set", "onUpdate"];
-        let before = errors.len();
+        let before = errors.count();
         let rule = Object::new(value, path, &FIELDS, errors);
         let name = rule.required_string("name", errors).unwrap_or_default().to_owned();
         const MATCH: [&str; 5] = ["apiGroups", "kinds", "namespaces", "labelSelector", "conditions"];
@@ -138,14 +138,14 @@ impl Rule {
         let known: Vec<&str> = variables.keys().map(String::as_str).collect();
         let remove = read_remove(&rule, errors);
         let set = read_set(&rule, &known, errors);
-        if remove.is_empty() && set.is_empty() && errors.len() == before {
+        if remove.is_empty() && set.is_empty() && errors.count() == before {
             errors.add(&rule.path, "neither `set` nor `remove`: the rule does nothing");
         }
         check_unique(&rule, &remove, &set, errors);
         let choices = [("Keep", OnUpdate::Keep), ("Apply", OnUpdate::Apply), ("Ignore", OnUpdate::Ignore)];
         let on_update = rule.choice("onUpdate", &choices, OnUpdate::Keep, errors);
         let rule = Self { name, workloads, label_selector, conditions, variables, remove, set, on_update };
-        (errors.len() == before).then_some(rule)
+        (errors.count() == before).then_some(rule)
     }
 }
 
