@@ -70,7 +70,9 @@ fn all_errors_are_reported_at_once_with_their_paths() {
 
 #[test]
 fn settings_that_are_no_object() {
-    for (settings, found) in [(json!([]), "a list"), (json!("x"), "a string"), (json!(1), "a number"), (json!(true), "a boolean")] {
+    for (settings, found) in
+        [(json!([]), "a list"), (json!("x"), "a string"), (json!(1), "a number"), (json!(true), "a boolean")]
+    {
         assert_eq!(errors(&settings), [format!("settings: is {found}, expected an object")]);
     }
 }

@@ -150,3 +150,6 @@ impl Shape {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -317,7 +317,8 @@ impl<'a> Parser<'a> {
             for part in inside.split(',') {
                 after -= part.len();
                 let trimmed = part.trim_matches(' ');
-                union.push(self.nested(&format!("[{trimmed}]"), after)?);
+                // The bracket that closes the part is one more than there is in the template.
+                union.push(self.nested(&format!("[{trimmed}]"), after.saturating_sub(1))?);
                 after = after.saturating_sub(1);
             }
             steps.push(Step::Union(union));

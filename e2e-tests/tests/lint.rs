@@ -1,0 +1,295 @@
+//! The stage lint: for each row of its table a policy that triggers it and one that just does not.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::sync::Arc;
+
+use e2e_tests::policy::{self, Answer};
+use e2e_tests::project;
+use e2e_tests::recording::read;
+use serde_json::{Value, json};
+
+const RULES: &str = "/spec/failover/application/statePreservation/rules";
+const JSON_PATH: &str = "/spec/failover/application/statePreservation/rules/0/jsonPath";
+const ALIAS: &str = "/spec/failover/application/statePreservation/rules/0/aliasLabelName";
+const CONSTRAINTS: &str = "/spec/placement/spreadConstraints";
+
+/// A policy without a finding.
+fn sound() -> Value {
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": "clicks", "namespace": "default"},
+        "spec": {
+            "propagateDeps": true,
+            "placement": {"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]},
+            "failover": {"application": {
+                "purgeMode": "Directly",
+                "statePreservation": {"rules": [{"aliasLabelName": "example.io/job", "jsonPath": "{.jobStatus.jobId}"}]},
+            }},
+        },
+    })
+}
+
+fn with(changes: &[(&str, Value)]) -> Value {
+    let mut policy = sound();
+    for (pointer, value) in changes {
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        let parent = policy.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}"));
+        match parent {
+            Value::Array(items) => items[key.parse::<usize>().unwrap()] = value.clone(),
+            parent if value.is_null() => drop(parent.as_object_mut().unwrap().remove(key)),
+            parent => parent[key] = value.clone(),
+        }
+    }
+    policy
+}
+
+/// Both policies' answer to a CREATE of that policy, as either kind.
+fn evaluate(policy: &Value, old: &Value, settings: &Value) -> Answer {
+    let request = |kind: &str, namespace: &str| {
+        json!({
+            "kind": {"group": "policy.karmada.io", "version": "v1alpha1", "kind": kind},
+            "name": "clicks", "namespace": namespace,
+            "operation": if old.is_null() { "CREATE" } else { "UPDATE" },
+            "object": policy, "oldObject": old,
+        })
+    };
+    let answers = policy::all().map(|implementation| {
+        let cluster =
+            implementation.validate(&request("ClusterPropagationPolicy", ""), settings, &Arc::default()).unwrap();
+        let namespaced =
+            implementation.validate(&request("PropagationPolicy", "default"), settings, &Arc::default()).unwrap();
+        assert_eq!(cluster.accepted, namespaced.accepted);
+        assert_eq!(cluster.warnings, namespaced.warnings);
+        assert_eq!(namespaced.mutated_object, None);
+        namespaced
+    });
+    assert_eq!(answers[0], answers[1]);
+    assert!(answers[0].warnings().iter().all(|line| line.chars().count() <= 120), "{:?}", answers[0].warnings());
+    answers[0].clone()
+}
+
+fn denial(policy: &Value) -> String {
+    let answer = evaluate(policy, &Value::Null, &json!({}));
+    assert!(!answer.accepted, "{policy} is accepted: {answer:?}");
+    let message = answer.message.unwrap();
+    message
+        .strip_prefix("PropagationPolicy `default/clicks` would lose state in a failover: ")
+        .unwrap_or(&message)
+        .to_owned()
+}
+
+fn warnings(policy: &Value) -> Vec<String> {
+    let answer = evaluate(policy, &Value::Null, &json!({}));
+    assert!(answer.accepted, "{:?}", answer.message);
+    answer.warnings().to_vec()
+}
+
+#[test]
+fn errors_deny() {
+    let application = "spec.failover.application.statePreservation.rules[0]";
+    let dry = "try it with `kubectl get -o jsonpath=`";
+    let other = "write another label name";
+    for (change, finding) in [
+        (
+            (JSON_PATH, json!("{.a")),
+            format!(
+                "{application}.jsonPath: `{{.a` does not parse, at character 4: the action is not closed with `}}`; {dry}"
+            ),
+        ),
+        (
+            (JSON_PATH, json!("{ %x }")),
+            format!(
+                "{application}.jsonPath: `{{ %x }}` does not parse, at character 3: unexpected character `%`; {dry}"
+            ),
+        ),
+        (
+            (JSON_PATH, json!(".jobStatus.jobId")),
+            format!(
+                "{application}.jsonPath: `.jobStatus.jobId` has no braces and is taken as text; write `{{.jobStatus.jobId}}`"
+            ),
+        ),
+        (
+            (JSON_PATH, json!("$.jobStatus.jobId")),
+            format!(
+                "{application}.jsonPath: `$.jobStatus.jobId` has no braces and is taken as text; write `{{$.jobStatus.jobId}}`"
+            ),
+        ),
+        (
+            (JSON_PATH, json!("jobStatus.jobId")),
+            format!(
+                "{application}.jsonPath: `jobStatus.jobId` has no braces and is taken as text; write `{{.jobStatus.jobId}}`"
+            ),
+        ),
+        (
+            (JSON_PATH, json!("items[0].id")),
+            format!(
+                "{application}.jsonPath: `items[0].id` has no braces and is taken as text; write `{{.items[0].id}}`"
+            ),
+        ),
+        (
+            (JSON_PATH, json!("")),
+            format!("{application}.jsonPath: is empty and has no value; write a path in braces, as `{{.field}}`"),
+        ),
+        (
+            (ALIAS, json!("karmada.io/managed")),
+            format!(
+                "{application}.aliasLabelName: `karmada.io/managed` is set by Karmada itself, choose another name; {other}"
+            ),
+        ),
+        (
+            (ALIAS, json!("work.karmada.io/permanent-id")),
+            format!(
+                "{application}.aliasLabelName: `work.karmada.io/permanent-id` is set by Karmada itself, choose another name; {other}"
+            ),
+        ),
+        (
+            (ALIAS, json!("stateful-failover/type")),
+            format!(
+                "{application}.aliasLabelName: `stateful-failover/type` is a name of this policy, choose one that does not begin with `stateful-failover/`; {other}"
+            ),
+        ),
+        (
+            (ALIAS, json!("-x")),
+            format!(
+                "{application}.aliasLabelName: `-x` is not a label name: expected `name` or `dns.prefix/name`, the name of at most 63 letters, digits, `-`, `_`, `.`; {other}"
+            ),
+        ),
+    ] {
+        let policy = with(&[change]);
+        assert_eq!(denial(&policy), finding);
+        let warned = evaluate(&policy, &Value::Null, &json!({"lint": "Warn"}));
+        assert!(warned.accepted && !warned.warnings().is_empty(), "Warn");
+        let off = evaluate(&policy, &Value::Null, &json!({"lint": "Off"}));
+        assert!(off.accepted && off.warnings.is_none() && off.audit_annotations.is_none(), "Off");
+        // What is stored already does not stand in the way of Karmada's own writes.
+        let unchanged = evaluate(&policy, &policy, &json!({}));
+        assert!(unchanged.accepted && !unchanged.warnings().is_empty(), "unchanged");
+        assert!(!evaluate(&policy, &sound(), &json!({})).accepted, "changed");
+    }
+    let twice = json!([{"aliasLabelName": "a", "jsonPath": "{.a}"}, {"aliasLabelName": "a", "jsonPath": "{.b}"}]);
+    let path = "spec.failover.application.statePreservation.rules[1].aliasLabelName";
+    assert_eq!(denial(&with(&[(RULES, twice)])), format!("{path}: `a` is the alias of rules[0] too; {other}"));
+}
+
+#[test]
+fn what_just_has_no_finding() {
+    for changes in [
+        vec![],
+        vec![(JSON_PATH, json!("{ .jobStatus.jobID }"))],
+        vec![(JSON_PATH, json!("x-{.a}"))],
+        vec![(JSON_PATH, json!("{.a.status}"))],
+        vec![(JSON_PATH, json!("{.statuses}"))],
+        vec![(ALIAS, json!("resourcebinding.karmada.io/failover-jobid"))],
+        vec![(ALIAS, json!("application.karmada.io/failover-jobid"))],
+        vec![("/spec/failover/application/purgeMode", json!("Immediately"))],
+        vec![(CONSTRAINTS, json!([])), ("/spec/placement/clusterAffinity", json!({"clusterNames": ["a"]}))],
+        vec![
+            (CONSTRAINTS, json!([])),
+            ("/spec/placement/clusterAffinities", json!([{"clusterNames": ["a"]}, {"clusterNames": ["b"]}])),
+        ],
+        vec![(CONSTRAINTS, json!([{"spreadByField": "region", "maxGroups": 2}, {"maxGroups": 1}]))],
+        vec![("/spec/failover", Value::Null), ("/spec/propagateDeps", json!(false)), (CONSTRAINTS, json!([]))],
+        vec![("/spec/failover/application/statePreservation", Value::Null), (CONSTRAINTS, json!([]))],
+        // The same alias in both behaviours is one label that either of them feeds.
+        vec![("/spec/failover/cluster", sound()["spec"]["failover"]["application"].clone())],
+    ] {
+        assert_eq!(warnings(&with(&changes)), [] as [&str; 0], "{changes:?}");
+    }
+}
+
+#[test]
+fn warnings_let_pass() {
+    let rule = "spec.failover.application.statePreservation.rules[0].jsonPath";
+    let constant = |text: &str| vec![format!("{rule}: `{text}` is constant text; the label always holds it")];
+    let root = |path: &str| format!("{rule}: the root is `status` already; write `{path}`");
+    let several = "spec.placement: can choose several clusters, state is fed to one only; add {spreadByField: cluster, maxGroups: 1}";
+    let never_fed = |found: &str| {
+        format!("spec.failover.application.purgeMode: {found}: state is kept and never fed; write `Directly`")
+    };
+    for (changes, expected) in [
+        (vec![(JSON_PATH, json!("true"))], constant("true")),
+        (vec![(JSON_PATH, json!("{\"a.b\"}"))], constant("{\"a.b\"}")),
+        (vec![(JSON_PATH, json!("{.status.jobId}"))], vec![root("{.jobId}")]),
+        (vec![(JSON_PATH, json!("{ .status }"))], vec![root("{@}")]),
+        (vec![("/spec/failover/application/purgeMode", json!("Never"))], vec![never_fed("is `Never`")]),
+        (vec![("/spec/failover/application/purgeMode", json!("Graciously"))], vec![never_fed("is `Graciously`")]),
+        (vec![("/spec/failover/application/purgeMode", Value::Null)], vec![never_fed("is Gracefully where absent")]),
+        (vec![(CONSTRAINTS, Value::Null)], vec![several.to_owned()]),
+        (vec![(CONSTRAINTS, json!([{"spreadByField": "cluster", "maxGroups": 2}]))], vec![several.to_owned()]),
+        (vec![(CONSTRAINTS, json!([{"spreadByField": "region", "maxGroups": 1}]))], vec![several.to_owned()]),
+        (vec![(CONSTRAINTS, json!([])), ("/spec/placement/clusterAffinity", json!({"clusterNames": ["a", "b"]}))], vec![several.to_owned()]),
+        (
+            vec![("/spec/propagateDeps", Value::Null)],
+            vec!["spec.propagateDeps: application failover needs it, Karmada refuses the policy; write `propagateDeps: true`".to_owned()],
+        ),
+        (
+            vec![(RULES, json!([]))],
+            vec![
+                "spec.failover.application.statePreservation.rules: is empty, no state is preserved".to_owned(),
+                "- write rules, or take statePreservation away".to_owned(),
+            ],
+        ),
+    ] {
+        assert_eq!(warnings(&with(&changes)), expected, "{changes:?}");
+    }
+    let fed = json!({"feed": {"purgeModes": ["Directly", "Never"]}});
+    let policy = with(&[("/spec/failover/application/purgeMode", json!("Never"))]);
+    assert_eq!(evaluate(&policy, &Value::Null, &fed).warnings(), [] as [&str; 0], "Never is fed");
+}
+
+#[test]
+fn all_findings_at_once() {
+    let cluster = json!({"statePreservation": {"rules": [{"aliasLabelName": "a", "jsonPath": "{.status.x}"}, {"aliasLabelName": "a", "jsonPath": "b.c"}]}});
+    let policy = with(&[(JSON_PATH, json!("{")), ("/spec/failover/cluster", cluster), (CONSTRAINTS, json!([]))]);
+    let answer = evaluate(&policy, &Value::Null, &json!({}));
+    let message = answer.message.unwrap();
+    for path in [
+        "application.statePreservation.rules[0].jsonPath: ",
+        "cluster.statePreservation.rules[1].jsonPath: ",
+        "cluster.statePreservation.rules[1].aliasLabelName: ",
+    ] {
+        assert!(message.contains(&format!("spec.failover.{path}")), "{message}");
+    }
+    assert_eq!(answer.warnings.unwrap().len(), 3, "purge mode, root and placement");
+    assert_eq!(answer.audit_annotations.unwrap()["lint"], "3 errors, 3 warnings");
+}
+
+/// Long texts of a user are cut in warnings and denials.
+#[test]
+fn long_texts_are_cut() {
+    let long = "x".repeat(2000);
+    let policy = with(&[(JSON_PATH, json!(long)), (ALIAS, json!(format!("-{long}")))]);
+    assert!(denial(&policy).len() < 600);
+    assert!(!warnings(&with(&[(JSON_PATH, json!(long))])).is_empty());
+}
+
+/// But for the one that sends an application to two clusters, of which state is fed to none.
+#[test]
+fn recorded_policies_have_no_finding() {
+    for entry in std::fs::read_dir(project("testdata/recordings")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "jsonl") {
+            continue;
+        }
+        for recorded in
+            read(&path).unwrap().iter().filter(|recorded| recorded.text("/kind/kind").ends_with("PropagationPolicy"))
+        {
+            for implementation in policy::all() {
+                let answer = implementation.validate(&recorded.request, &json!({}), &Arc::default()).unwrap();
+                assert!(answer.accepted);
+                let expected = if recorded.request["object"]["kind"] == "PropagationPolicy"
+                    && path.ends_with("two-clusters-native.jsonl")
+                {
+                    vec![
+                        "spec.placement: can choose several clusters, state is fed to one only; add {spreadByField: cluster, maxGroups: 1}",
+                    ]
+                } else {
+                    vec![]
+                };
+                assert_eq!(answer.warnings(), expected, "{}", path.display());
+            }
+        }
+    }
+}
