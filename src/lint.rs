@@ -177,12 +177,8 @@ fn check_json_path(text: &str) -> Option<(Severity, String, String)> {
         return Some((Severity::Warning, problem, "the label always holds it".to_owned()));
     }
     if parsed.leading_fields().first() == Some(&"status") {
-        let corrected = text.replacen(".status", "", 1);
-        let corrected = if JsonPath::template(&corrected).is_ok() && !corrected.contains("{}") {
-            corrected
-        } else {
-            "{@}".to_owned()
-        };
+        let root = if text.contains(".status.") { "" } else { "@" };
+        let corrected = text.replacen(".status", root, 1);
         return Some((
             Severity::Warning,
             "the root is `status` already".to_owned(),

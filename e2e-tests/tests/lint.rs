@@ -212,7 +212,7 @@ fn warnings_let_pass() {
         (vec![(JSON_PATH, json!("true"))], constant("true")),
         (vec![(JSON_PATH, json!("{\"a.b\"}"))], constant("{\"a.b\"}")),
         (vec![(JSON_PATH, json!("{.status.jobId}"))], vec![root("{.jobId}")]),
-        (vec![(JSON_PATH, json!("{ .status }"))], vec![root("{@}")]),
+        (vec![(JSON_PATH, json!("{ .status }"))], vec![root("{ @ }")]),
         (vec![("/spec/failover/application/purgeMode", json!("Never"))], vec![never_fed("is `Never`")]),
         (vec![("/spec/failover/application/purgeMode", json!("Graciously"))], vec![never_fed("is `Graciously`")]),
         (vec![("/spec/failover/application/purgeMode", Value::Null)], vec![never_fed("is Gracefully where absent")]),
