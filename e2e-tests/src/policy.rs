@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use stateful_failover::guest::ValidationResponse;
 use stateful_failover::{Request, Settings};
 use wapc::WapcHost;
-use wasmtime_provider::{WasmtimeEngineProviderBuilder, WasmtimeEngineProviderPre};
+use wasmtime_provider::{ResourceLimits, WasmtimeEngineProviderBuilder, WasmtimeEngineProviderPre};
 
 use crate::host::Host;
 use crate::project;
@@ -103,6 +103,9 @@ impl Policy for Native {
     }
 }
 
+/// Memory that an instance gets in all tests, in bytes. The policy server sets no limit of its own.
+const MAX_MEMORY: usize = 64 * 1024 * 1024;
+
 /// The module in the engine, with a fresh instance for each call, as in the policy server.
 pub struct Module {
     prepared: WasmtimeEngineProviderPre,
@@ -127,7 +130,9 @@ impl Module {
     /// # Errors
     /// It is none, or imports what the engine does not have.
     pub fn load(module: &[u8]) -> Result<Self> {
-        let prepared = WasmtimeEngineProviderBuilder::new().module_bytes(module).build_pre()?;
+        let limits = ResourceLimits { max_memory_size: Some(MAX_MEMORY), max_table_elements: None };
+        let prepared =
+            WasmtimeEngineProviderBuilder::new().module_bytes(module).enable_resource_limits(limits).build_pre()?;
         Ok(Self { prepared })
     }
 
