@@ -10,6 +10,8 @@ pub mod record;
 pub mod rule;
 pub mod variable;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 use thiserror::Error;
 
@@ -18,7 +20,7 @@ use crate::karmada::ObjectReference;
 use crate::metadata::{self, MetadataError};
 use crate::request::Request;
 use crate::state::{self, State};
-use crate::verdict::{Verdict, chain, quote, warning};
+use crate::verdict::{Outcome, Verdict, chain, quote, warning};
 use edit::{append_to_list, append_to_text, covers};
 use path::{EditError, Path};
 use record::{Change, Record, Records};
@@ -53,6 +55,8 @@ enum RuleError {
     },
     #[error("cannot append to `{path}`: it is {found}, expected {expected}")]
     Append { path: String, found: &'static str, expected: &'static str },
+    #[error("cannot write `{path}`: rule {} writes `{other}`; let one rule write both", quote(.rule))]
+    Overlap { path: String, other: String, rule: String },
     #[error("cannot write the restore record")]
     Record(#[from] MetadataError),
 }
@@ -64,13 +68,8 @@ fn rejected(is_rejected: bool) -> &'static str {
     if is_rejected { " and none of `reject`" } else { "" }
 }
 
-/// What became of a rule.
-enum Applied {
-    /// It was carried out; these are its changes.
-    Yes(Record),
-    /// It was left out, and why.
-    No(String),
-}
+/// How often rules are carried out or kept until nothing changes; more than once only where they build on one another.
+const MAX_PASSES: usize = 8;
 
 /// Carries out `rules` on `object`, or keeps what they once changed in `old`, the stored object.
 pub fn review(
@@ -104,6 +103,7 @@ pub fn review(
         cluster,
         result: object.clone(),
         records: Records::default(),
+        written: Vec::new(),
         done: Vec::new(),
         notes: Vec::new(),
         warnings: Vec::new(),
@@ -160,6 +160,8 @@ struct Restoration<'a, C> {
     cluster: &'a C,
     result: Value,
     records: Records,
+    /// The paths of the rules that are carried out, and whether they are set or removed.
+    written: Vec<(&'a Rule, &'a Path, bool)>,
     done: Vec<String>,
     notes: Vec<String>,
     warnings: Vec<String>,
@@ -168,20 +170,24 @@ struct Restoration<'a, C> {
 impl<'a, C: Cluster> Restoration<'a, C> {
     fn create(&mut self, rules: &[&'a Rule]) -> Result<(), Failure<'a>> {
         let incoming = Records::read(self.object);
-        let mut is_delivered = false;
+        let mut ready = Vec::new();
         for rule in rules {
-            match self.apply(rule, &incoming, true).map_err(|error| (Some(*rule), error))? {
-                Applied::Yes(record) => {
-                    is_delivered = true;
-                    self.records.put(&rule.name, record);
+            match self.prepare(rule).map_err(|error| (Some(*rule), error))? {
+                Ok(values) => ready.push((*rule, values)),
+                Err(why) => {
+                    // What the rule sets may be what its own conditions look at: called twice by the API server, it no
+                    // longer matches, but what it wrote still stands.
+                    let standing = incoming.get(&rule.name).map(|record| self.standing(rule, record));
+                    self.records.put(&rule.name, standing.unwrap_or_default());
+                    self.notes.push(format!("rule {} not applied: {why}", quote(&rule.name)));
                 }
-                Applied::No(why) => self.notes.push(format!("rule {} not applied: {why}", quote(&rule.name))),
             }
         }
-        if !is_delivered && !self.state.annotation.is_empty() {
+        if ready.is_empty() && self.records.is_empty() && !self.state.annotation.is_empty() {
             let why = self.notes.last().map(String::as_str).unwrap_or_default();
             self.warnings.push(warning(&format!("state was fed but not restored: {why}")));
         }
+        self.carry_out_all(&ready, &incoming, true)?;
         if incoming.is_empty() && self.records.is_empty() {
             return Ok(());
         }
@@ -192,29 +198,92 @@ impl<'a, C: Cluster> Restoration<'a, C> {
         let stored = Records::read(old);
         let old_state = FedState::of(old);
         self.records = stored.clone();
+        let (mut ready, mut kept) = (Vec::new(), Vec::new());
         for rule in rules {
             if rule.on_update == OnUpdate::Ignore {
                 self.notes.push(format!("rule {} not applied: onUpdate is Ignore", quote(&rule.name)));
                 continue;
             }
             if rule.on_update == OnUpdate::Apply && self.is_state_changed(rule, &old_state) {
-                match self.apply(rule, &stored, false).map_err(|error| (Some(*rule), error))? {
-                    Applied::Yes(record) => {
-                        self.records.put(&rule.name, record);
+                match self.prepare(rule).map_err(|error| (Some(*rule), error))? {
+                    Ok(values) => {
+                        self.records.put(&rule.name, Record::default());
+                        ready.push((*rule, values));
                         continue;
                     }
-                    Applied::No(why) => self.notes.push(format!("rule {} not applied anew: {why}", quote(&rule.name))),
+                    Err(why) => self.notes.push(format!("rule {} not applied anew: {why}", quote(&rule.name))),
                 }
             }
-            if let Some(record) = stored.get(&rule.name) {
-                let kept = self.keep(rule, record);
-                self.records.put(&rule.name, kept);
-            }
+            kept.extend(stored.get(&rule.name).map(|record| (*rule, record)));
         }
-        if stored.is_empty() && self.records.is_empty() {
+        if stored.is_empty() && ready.is_empty() {
             return Ok(());
         }
+        self.keep_all(&kept);
+        self.carry_out_all(&ready, &stored, false)?;
         self.records.write(&mut self.result).map_err(|error| (None, error.into()))
+    }
+
+    /// Carries rules out in their order. What one writes may be what another's `[*]` stands for, so this goes on until
+    /// nothing changes.
+    fn carry_out_all(
+        &mut self,
+        ready: &[(&'a Rule, Values)],
+        earlier: &Records,
+        is_create: bool,
+    ) -> Result<(), Failure<'a>> {
+        for _ in 0..MAX_PASSES {
+            let before = self.result.clone();
+            for (rule, values) in ready {
+                let earlier = earlier.get(&rule.name);
+                self.carry_out(rule, values, earlier, is_create).map_err(|error| (Some(*rule), error))?;
+            }
+            if self.result == before {
+                break;
+            }
+        }
+        for (rule, _) in ready {
+            if let Some(record) = self.records.get(&rule.name) {
+                let paths: Vec<&str> = record.paths().collect();
+                self.done.push(format!("rule {} set {}", quote(&rule.name), paths.join(", ")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts back what was reverted of all changes. What one rule puts back may be what another needs, so this goes on
+    /// until nothing changes.
+    fn keep_all(&mut self, kept: &[(&Rule, &Record)]) {
+        let mut put_back = BTreeMap::new();
+        for _ in 0..MAX_PASSES {
+            let before = self.result.clone();
+            let notes = self.notes.len();
+            self.warnings.clear();
+            for (rule, record) in kept {
+                let standing = self.keep(rule, record, put_back.entry(rule.name.as_str()).or_default());
+                self.records.put(&rule.name, standing);
+            }
+            if self.result == before {
+                break;
+            }
+            self.notes.truncate(notes);
+        }
+        for (rule, paths) in put_back.into_iter().filter(|(_, paths)| !paths.is_empty()) {
+            let paths: Vec<&str> = paths.into_iter().collect();
+            self.done.push(format!("rule {} put back {}", quote(rule), paths.join(", ")));
+        }
+    }
+
+    /// What of a record stands in the object as it came.
+    fn standing(&self, rule: &Rule, record: &Record) -> Record {
+        let mut standing = Record::default();
+        for (text, change) in record.changes() {
+            let mut object = self.object.clone();
+            if let Ok(Standing::AsWritten) = keep_change(rule, text, change, &self.built_ins, &mut object) {
+                standing.put(text, change.clone());
+            }
+        }
+        standing
     }
 
     /// Whether a variable of the rule has another value than in the stored object.
@@ -228,45 +297,84 @@ impl<'a, C: Cluster> Restoration<'a, C> {
         })
     }
 
-    /// Carries the rule out on the result so far: wholly, or not at all.
-    fn apply(&mut self, rule: &Rule, earlier: &Records, is_create: bool) -> Result<Applied, RuleError> {
+    /// The values of the rule's variables, if the rule is to be carried out; else why not.
+    fn prepare(&mut self, rule: &'a Rule) -> Result<Result<Values, String>, RuleError> {
         if let Some(why) = rule.mismatch(self.object) {
-            return Ok(Applied::No(why));
+            return Ok(Err(why));
         }
-        let values = match self.resolve(rule)? {
-            Ok(values) => values,
-            Err(why) => return Ok(Applied::No(why)),
-        };
-        let earlier = earlier.get(&rule.name);
+        let values = self.resolve(rule)?;
+        if values.is_ok() {
+            self.check_overlap(rule)?;
+        }
+        Ok(values)
+    }
+
+    /// Carries the rule out on the result so far: wholly, or not at all.
+    fn carry_out(
+        &mut self,
+        rule: &Rule,
+        values: &Values,
+        earlier: Option<&Record>,
+        is_create: bool,
+    ) -> Result<(), RuleError> {
         let mut result = self.result.clone();
-        let mut record = Record::default();
+        let before = self.records.get(&rule.name).cloned().unwrap_or_default();
+        let mut record = before.clone();
+        let mut places = Vec::new();
         for path in &rule.remove {
-            for place in path.places(&result).map_err(|cause| at(path, cause))? {
+            // What is of another type than the path expects has no such part.
+            for place in path.places(&result).unwrap_or_default() {
                 let removed = place.remove(&mut result).map_err(|cause| at(&place, cause))?;
                 let change = removed.map(|was| Change { was: Some(was), set: None });
-                record.note(&place, change, None, earlier);
+                record.note(&place, change, None, self.as_it_came(&place), earlier);
+                places.push(place);
             }
         }
         for edit in &rule.set {
-            let value = edit.value(&values)?;
-            let places = edit.path.places(&result).map_err(|cause| at(&edit.path, cause))?;
-            if places.is_empty() {
+            let value = edit.value(values)?;
+            let targets = edit.path.places(&result).map_err(|cause| at(&edit.path, cause))?;
+            if targets.is_empty() {
                 let cause = EditError::NoMatch(edit.path.to_string());
                 return Err(at(&edit.path, cause));
             }
-            for place in places {
+            for place in targets {
                 if let Some(earlier) = earlier.filter(|_| !is_create) {
                     edit.take_back(&place, &mut result, &value, earlier);
                 }
-                edit.write(&place, &mut result, &value, &mut record, earlier)?;
+                edit.write(&place, &mut result, &value, &mut record, self.as_it_came(&place), earlier)?;
+                places.push(place);
             }
         }
-        if result != self.result {
-            let paths: Vec<&str> = record.paths().collect();
-            self.done.push(format!("rule {} set {}", quote(&rule.name), paths.join(", ")));
+        for text in places.iter().filter(|place| !place.appends).map(Path::to_string) {
+            // What an earlier request or pass noted says what stood there first already.
+            let noted = record.get(&text);
+            let is_settled = noted == before.get(&text) || noted == earlier.and_then(|earlier| earlier.get(&text));
+            self.records.take_over(&rule.name, &text, &mut record, is_settled);
         }
+        self.records.put(&rule.name, record);
         self.result = result;
-        Ok(Applied::Yes(record))
+        Ok(())
+    }
+
+    /// What stood at a place in the object as it came; a place that does not fit it held nothing.
+    fn as_it_came(&self, place: &Path) -> Option<&'a Value> {
+        place.get(self.object).ok().flatten()
+    }
+
+    /// That one rule writes a part of what another writes, or removes it, can't be kept, nor done twice with the same result.
+    fn check_overlap(&mut self, rule: &'a Rule) -> Result<(), RuleError> {
+        for (path, is_set) in rule.paths() {
+            for (owner, written, is_written) in &self.written {
+                // The same path may be set twice; the same place by way of another path may not.
+                let is_same = is_set == *is_written && path == *written;
+                if (path.may_equal(written) && !is_same) || path.contains(written) || written.contains(path) {
+                    let (path, other) = (path.to_string(), written.to_string());
+                    return Err(RuleError::Overlap { path, other, rule: owner.name.clone() });
+                }
+            }
+        }
+        self.written.extend(rule.paths().map(|(path, is_set)| (rule, path, is_set)));
+        Ok(())
     }
 
     /// The values of the rule's variables, or why the rule is left out.
@@ -332,16 +440,18 @@ impl<'a, C: Cluster> Restoration<'a, C> {
     }
 
     /// Puts back what was reverted of the rule's changes; what a person changed leaves the record.
-    fn keep(&mut self, rule: &Rule, record: &Record) -> Record {
+    fn keep<'r>(&mut self, rule: &Rule, record: &'r Record, put_back: &mut BTreeSet<&'r str>) -> Record {
         let mut kept = Record::default();
-        let mut put_back = Vec::new();
-        for (text, change) in record.changes() {
+        // In the rule's own order, in which list entries were created.
+        let mut changes: Vec<(&str, &Change)> = record.changes().collect();
+        changes.sort_by_key(|(text, change)| rule.position(text, change.set.is_some()));
+        for (text, change) in changes {
             let mut result = self.result.clone();
             match keep_change(rule, text, change, &self.built_ins, &mut result) {
                 Ok(Standing::AsWritten) => kept.put(text, change.clone()),
                 Ok(Standing::PutBack) => {
                     self.result = result;
-                    put_back.push(text);
+                    put_back.insert(text);
                     kept.put(text, change.clone());
                 }
                 Ok(Standing::Changed) => {
@@ -353,15 +463,12 @@ impl<'a, C: Cluster> Restoration<'a, C> {
                 }
             }
         }
-        if !put_back.is_empty() {
-            self.done.push(format!("rule {} put back {}", quote(&rule.name), put_back.join(", ")));
-        }
         kept
     }
 
     fn finish(self) -> Verdict {
         let mut verdict = Verdict::mutate(self.object, self.result);
-        if !self.done.is_empty() {
+        if !self.done.is_empty() && verdict.outcome != Outcome::Accept {
             verdict.audit_annotations.insert("restore", self.done.join("; "));
         }
         verdict.warnings = self.warnings;
@@ -435,8 +542,10 @@ fn keep_removed(place: &Path, change: &Change, object: &mut Value) -> Result<Sta
 
 fn keep_written(place: &Path, set: &Value, change: &Change, object: &mut Value) -> Result<Standing, RuleError> {
     match place.get(object).map_err(|cause| at(place, cause))? {
-        Some(current) if covers(current, set) => Ok(Standing::AsWritten),
-        Some(current) if Some(current) != change.was.as_ref() => Ok(Standing::Changed),
+        Some(current) if current == set => Ok(Standing::AsWritten),
+        Some(current) if Some(current) != change.was.as_ref() => {
+            Ok(if covers(current, set) { Standing::AsWritten } else { Standing::Changed })
+        }
         _ => {
             place.set(object, set.clone()).map_err(|cause| at(place, cause))?;
             Ok(Standing::PutBack)

@@ -2,8 +2,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `request.yaml` | the AdmissionRequest, or `from: <file below testdata/>` with an AdmissionReview |
-//! | `settings.yaml` | the settings, if any |
+//! | `request.yaml` | the AdmissionRequest; or `from: FILE` with an AdmissionReview; or `manifest: FILE`, which is created with the `state` that was fed. Files are below `testdata/` |
+//! | `settings.yaml` | the settings, if any; or `from: FILE`, below the project |
 //! | `host.yaml` | what lookups find: `objects`, or what the host answers instead: `error`, `garbage` |
 //! | `expected.yaml` | the answer |
 
@@ -48,7 +48,7 @@ pub struct Expected {
     message: Option<String>,
     /// How the object differs from the request's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    patch: Vec<Value>,
+    patch: Vec<serde_yaml_ng::Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,6 +84,23 @@ fn folders(parent: &Path) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
+/// The CREATE of a manifest as Karmada's execution controller sends it, with the state that `feed` wrote.
+fn create(mut manifest: Value, state: &Value) -> Result<Value> {
+    let text = |path: &str| manifest.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let api_version = text("/apiVersion");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+    let fields = manifest.as_object_mut().context("the manifest is no object")?;
+    fields.remove("status");
+    if state.is_object() {
+        manifest["metadata"]["annotations"]["stateful-failover/state"] = Value::from(state.to_string());
+    }
+    Ok(serde_json::json!({
+        "kind": {"group": group, "version": version, "kind": kind},
+        "namespace": namespace, "name": name, "operation": "CREATE", "object": manifest,
+    }))
+}
+
 fn read_yaml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     if !path.exists() {
         return Ok(None);
@@ -98,8 +115,14 @@ impl Case {
         if let Some(from) = request.get("from").and_then(Value::as_str) {
             let review: Value = serde_json::from_str(&fs::read_to_string(project("testdata").join(from))?)?;
             request = review["request"].clone();
+        } else if let Some(manifest) = request.get("manifest").and_then(Value::as_str) {
+            let manifest = read_yaml(&project("testdata").join(manifest))?.context("there is no such manifest")?;
+            request = create(manifest, &request["state"])?;
         }
-        let settings = read_yaml(&folder.join("settings.yaml"))?.unwrap_or_default();
+        let mut settings: Value = read_yaml(&folder.join("settings.yaml"))?.unwrap_or_default();
+        if let Some(from) = settings.get("from").and_then(Value::as_str) {
+            settings = read_yaml(&project(from))?.context("there are no such settings")?;
+        }
         let host = read_yaml(&folder.join("host.yaml"))?.unwrap_or_default();
         Ok(Self { name, folder, request, settings, host })
     }
@@ -145,11 +168,12 @@ impl Case {
 
 impl Expected {
     fn of(answer: &Answer, object: &Value, host: &Host) -> Result<Self> {
-        let patch = serde_json::to_value(answer.patch(object))?;
+        // By way of text, of which every JSON is YAML: the two libraries hold numbers in different ways.
+        let patch: serde_yaml_ng::Value = serde_yaml_ng::from_str(&serde_json::to_string(&answer.patch(object))?)?;
         Ok(Self {
             accepted: answer.accepted,
             message: answer.message.clone(),
-            patch: patch.as_array().cloned().unwrap_or_default(),
+            patch: patch.as_sequence().cloned().unwrap_or_default(),
             warnings: answer.warnings().to_vec(),
             audit_annotations: answer.audit_annotations.clone(),
             lookups: host.lookups().len(),

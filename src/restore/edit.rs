@@ -30,13 +30,15 @@ impl Edit {
         }
     }
 
-    /// Writes `value` at `place`, and notes in `record` what that changed. `earlier` is what the rule did before.
+    /// Writes `value` at `place`, and notes in `record` what that changed. The object `came` with something there, and
+    /// `earlier` is what the rule did before.
     pub(super) fn write(
         &self,
         place: &Path,
         object: &mut Value,
         value: &Value,
         record: &mut Record,
+        came: Option<&Value>,
         earlier: Option<&Record>,
     ) -> Result<(), RuleError> {
         let at = |cause| RuleError::Edit { path: place.to_string(), cause };
@@ -46,9 +48,11 @@ impl Edit {
                 record.note_appended(place, value, is_new, earlier);
             }
             Mode::AppendText(separator) => {
-                let change = append_to_text(place, object, value, separator)?
-                    .then(|| Change { was: None, set: Some(value.clone()) });
-                record.note(place, change, Some(value), earlier);
+                let is_new = append_to_text(place, object, value, separator)?;
+                let change = is_new.then(|| Change { was: None, set: Some(value.clone()) });
+                let texts = came.and_then(Value::as_str).zip(value.as_str());
+                let came_with_it = texts.is_some_and(|(text, token)| has_token(text, token, separator));
+                record.note(place, change, Some(value), came.and(came_with_it.then_some(value)), earlier);
             }
             Mode::Replace | Mode::IfAbsent => {
                 let before = place.get(object).map_err(at)?.cloned();
@@ -57,7 +61,7 @@ impl Edit {
                     place.set(object, value.clone()).map_err(at)?;
                 }
                 let change = (!is_written).then(|| Change { was: before, set: Some(value.clone()) });
-                record.note(place, change, Some(value), earlier);
+                record.note(place, change, Some(value), came, earlier);
             }
         }
         Ok(())

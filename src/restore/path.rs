@@ -52,6 +52,12 @@ pub enum PathError {
     /// Too many segments.
     #[error("the path has more than {MAX_SEGMENTS} segments")]
     TooLong,
+    /// What a selector looks for would be changed, so that it would not be found again.
+    #[error("{0} changes what its selector looks for; write the other fields of the entry")]
+    SelectorKey(String),
+    /// Entries that can't be told apart once some are gone.
+    #[error("{0} removes entries by their place; select one with `[key=value]`, or remove the whole list or map")]
+    RemovedIndex(String),
     /// A field that the policy does not write.
     #[error("{0} can't be changed by a rule: {1}")]
     Forbidden(String, &'static str),
@@ -142,6 +148,27 @@ impl Path {
         Err(PathError::Forbidden(quote(&self.to_string()), why))
     }
 
+    /// Whether what is written here (`None`: taken away) leaves alone what the path's selectors look for, so that they find
+    /// it again. A whole entry may be written, with these fields.
+    ///
+    /// # Errors
+    /// [`PathError::SelectorKey`].
+    pub fn check_selectors(&self, written: Option<&Value>) -> Result<(), PathError> {
+        for (index, segment) in self.segments.iter().enumerate() {
+            let Segment::Select(wanted) = segment else { continue };
+            let below: Vec<Option<&str>> = self.segments.iter().skip(index + 1).map(Segment::as_key).collect();
+            let is_kept = |(path, value): &(Vec<String>, String)| match (below.is_empty(), written) {
+                (true, Some(entry)) => has(entry, path, value),
+                (true, None) => true,
+                (false, _) => !path.iter().zip(&below).all(|(key, below)| below.is_none_or(|below| below == key)),
+            };
+            if !wanted.iter().all(is_kept) {
+                return Err(PathError::SelectorKey(quote(&self.to_string())));
+            }
+        }
+        Ok(())
+    }
+
     /// The places in `object` that this path leads to, with every `[*]` replaced by what is there. Without a `[*]`,
     /// that is the path itself, whether there is something or not.
     ///
@@ -183,9 +210,18 @@ impl Path {
         Ok(places.into_iter().map(|segments| Self { segments, appends: self.appends }).collect())
     }
 
-    /// Whether a `[*]` is in it.
-    pub fn has_wildcard(&self) -> bool {
-        self.segments.contains(&Segment::Every)
+    /// Whether `other` is a part of what stands at this place.
+    pub fn contains(&self, other: &Path) -> bool {
+        let is_longer = other.segments.len() > self.segments.len()
+            || (other.appends && !self.appends && other.segments.len() == self.segments.len());
+        is_longer && self.segments.iter().zip(&other.segments).all(|(left, right)| left.may_be(right))
+    }
+
+    /// Whether both lead to the same place, as far as can be told without an object.
+    pub fn may_equal(&self, other: &Path) -> bool {
+        self.appends == other.appends
+            && self.segments.len() == other.segments.len()
+            && self.segments.iter().zip(&other.segments).all(|(left, right)| left.may_be(right))
     }
 
     /// The place that `text`, printed for one of this path's places, stands for.
@@ -292,35 +328,59 @@ impl Path {
         items.get_mut(index).ok_or_else(|| EditError::no_match(&self.segments, depth))
     }
 
-    /// Takes away what stands at this place, and gives it; `None` where there was nothing.
+    /// Takes away what stands at this place, and gives it; `None` where there was nothing (or null), also because
+    /// something on the way is of another type than the path expects.
     ///
     /// # Errors
-    /// [`EditError`], where something on the way is not of the type that the path expects.
+    /// [`EditError::SeveralMatches`].
     pub fn remove(&self, object: &mut Value) -> Result<Option<Value>, EditError> {
-        let Some((last, parents)) = self.segments.split_last() else {
-            return Ok(None);
-        };
-        let parent_path = Self { segments: parents.to_vec(), appends: false };
-        if find(object, parents)?.is_none() {
-            return Ok(None);
+        match self.get(object) {
+            Ok(Some(_)) => {}
+            Err(error @ EditError::SeveralMatches(..)) => return Err(error),
+            Ok(None) | Err(_) => return Ok(None),
         }
-        let depth = parents.len();
-        match (parent_path.create(object)?, last) {
-            (Value::Null, _) => Ok(None),
+        let Some((last, parents)) = self.segments.split_last() else { return Ok(None) };
+        let parent = Self { segments: parents.to_vec(), appends: false };
+        match (parent.create(object)?, last) {
             (Value::Object(fields), Segment::Key(key) | Segment::Existing(key)) => Ok(fields.remove(key)),
-            (Value::Array(items), Segment::Key(key) | Segment::Existing(key)) => {
-                let index = index(key).ok_or_else(|| EditError::NotAnIndex(printed(&self.segments, depth)))?;
-                Ok((index < items.len()).then(|| items.remove(index)))
+            (Value::Array(items), Segment::Select(wanted)) => {
+                Ok(only(items, wanted).and_then(Result::ok).map(|index| items.remove(index)))
             }
-            (Value::Array(items), Segment::Select(wanted)) => match only(items, wanted) {
-                None => Ok(None),
-                Some(Ok(index)) => Ok(Some(items.remove(index))),
-                Some(Err(matches)) => Err(EditError::SeveralMatches(printed(&self.segments, depth), matches)),
-            },
-            (other, Segment::Select(_)) => {
-                Err(EditError::wrong_type(&self.segments, depth, type_name(other), "a list"))
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether this can be removed: an entry of a list by its keys only. By its index, doing it twice would take away two.
+    ///
+    /// # Errors
+    /// [`PathError::RemovedIndex`].
+    pub fn check_removed(&self) -> Result<(), PathError> {
+        match self.segments.last() {
+            Some(Segment::Key(key)) if index(key).is_some() => Err(PathError::RemovedIndex(quote(&self.to_string()))),
+            Some(Segment::Every) => Err(PathError::RemovedIndex(quote(&self.to_string()))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Segment {
+    fn as_key(&self) -> Option<&str> {
+        match self {
+            Self::Key(key) | Self::Existing(key) => Some(key),
+            Self::Select(_) | Self::Every => None,
+        }
+    }
+
+    /// Whether both may lead to the same entry: only fields of different names, and entries with different values of the
+    /// same key, certainly do not.
+    fn may_be(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Every, _) | (_, Self::Every) => true,
+            (Self::Select(left), Self::Select(right)) => {
+                !left.iter().any(|(key, value)| right.iter().any(|(other, wanted)| key == other && value != wanted))
             }
-            (other, _) => Err(EditError::wrong_type(&self.segments, depth, type_name(other), "an object")),
+            (Self::Select(_), key) | (key, Self::Select(_)) => key.as_key().is_some_and(|key| index(key).is_some()),
+            (left, right) => left.as_key() == right.as_key(),
         }
     }
 }

@@ -46,16 +46,26 @@ impl Record {
     }
 
     /// Notes what an edit that wants `set` at `place` did: `change`, or nothing. An earlier record of the same place is
-    /// believed where the place held exactly what that says: then what stood there before is what it names.
-    pub fn note(&mut self, place: &Path, change: Option<Change>, set: Option<&Value>, earlier: Option<&Record>) {
+    /// believed where the object `came` with exactly what that and the edit want: then it is as it was. Where the edit
+    /// wants something else now, what stood there first is what the earlier record names.
+    pub fn note(
+        &mut self,
+        place: &Path,
+        change: Option<Change>,
+        set: Option<&Value>,
+        came: Option<&Value>,
+        earlier: Option<&Record>,
+    ) {
         let text = place.to_string();
-        let earlier = earlier.and_then(|earlier| earlier.get(&text));
-        match (change, earlier) {
+        if self.get(&text).is_some_and(|noted| noted.set.as_ref() == set) {
+            return;
+        }
+        match (change, earlier.and_then(|earlier| earlier.get(&text))) {
+            (_, Some(earlier)) if earlier.set.as_ref() == set && came == set => self.put(&text, earlier.clone()),
             (Some(Change { was, set }), Some(earlier)) if was == earlier.set => {
                 self.put(&text, Change { was: earlier.was.clone(), set });
             }
             (Some(change), _) => self.put(&text, change),
-            (None, Some(earlier)) if earlier.set.as_ref() == set => self.put(&text, earlier.clone()),
             (None, _) => {}
         }
     }
@@ -69,7 +79,9 @@ impl Record {
             return;
         }
         let change = self.0.entry(text).or_insert(Change { was: None, set: Some(Value::Array(Vec::new())) });
-        if let Some(Value::Array(items)) = &mut change.set {
+        if let Some(Value::Array(items)) = &mut change.set
+            && !items.contains(item)
+        {
             items.push(item.clone());
         }
     }
@@ -119,6 +131,19 @@ impl Records {
         self.0.get(rule)
     }
 
+    /// Gives a place over to `record`, that of `rule`, which wrote it last: of several rules that write the same place the
+    /// last one wins. No other record says any more that it wrote there, and what stood there first is what that one names,
+    /// unless it `is_settled`.
+    pub fn take_over(&mut self, rule: &str, text: &str, record: &mut Record, is_settled: bool) {
+        let Some(change) = record.0.get_mut(text) else { return };
+        for (_, owner) in self.0.iter_mut().filter(|(owner, _)| *owner != rule) {
+            let Some(owned) = owner.0.remove(text) else { continue };
+            if !is_settled && change.was == owned.set {
+                change.was = owned.was;
+            }
+        }
+    }
+
     /// Notes what the rule of that name did.
     pub fn put(&mut self, rule: &str, record: Record) {
         if record.is_empty() {
@@ -130,7 +155,7 @@ impl Records {
 
     /// Whether no rule changed anything.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.values().all(Record::is_empty)
     }
 
     /// Writes the annotation, or takes it away where there is nothing to say.
@@ -143,7 +168,7 @@ impl Records {
     }
 
     fn to_json(&self) -> Value {
-        let rules = self.0.iter().map(|(rule, record)| {
+        let rules = self.0.iter().filter(|(_, record)| !record.is_empty()).map(|(rule, record)| {
             let changes = record.changes().map(|(path, change)| {
                 let mut fields = Map::new();
                 fields.extend(change.was.clone().map(|was| ("was".to_owned(), was)));

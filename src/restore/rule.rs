@@ -1,7 +1,7 @@
 //! Restore rules: for which workloads, with which variables, and what they write. Reading one from the settings
 //! checks it completely.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde_json::Value;
@@ -121,6 +121,23 @@ impl Rule {
         }
         let failed = self.conditions.iter().find(|condition| !condition.holds(object))?;
         Some(format!("the condition on `{}` does not hold", failed.path))
+    }
+
+    /// Every path that the rule removes or sets, and whether it sets it.
+    pub fn paths(&self) -> impl Iterator<Item = (&Path, bool)> {
+        let removed = self.remove.iter().map(|path| (path, false));
+        removed.chain(self.set.iter().map(|edit| (&edit.path, true)))
+    }
+
+    /// Which of the rule's edits, counted in the order in which they are done, wrote (or removed) the place that prints as
+    /// `text`.
+    pub fn position(&self, text: &str, is_written: bool) -> usize {
+        let found = if is_written {
+            self.set.iter().position(|edit| edit.path.place_from(text).is_some())
+        } else {
+            self.remove.iter().position(|path| path.place_from(text).is_some())
+        };
+        found.unwrap_or(usize::MAX - self.remove.len()) + if is_written { self.remove.len() } else { 0 }
     }
 
     /// The rule at `path` in the settings; `None` where errors make it useless.
@@ -320,7 +337,10 @@ fn read_remove(rule: &Object<'_>, errors: &mut Errors) -> Vec<Path> {
         let Some(text) = as_string(item, &at, errors) else {
             continue;
         };
-        match Path::parse(text).and_then(|path| path.check_target().map(|()| path)) {
+        let checked = |path: &Path| {
+            path.check_target().and_then(|()| path.check_selectors(None)).and_then(|()| path.check_removed())
+        };
+        match Path::parse(text).and_then(|path| checked(&path).map(|()| path)) {
             Ok(path) if path.appends => errors.add(&at, "`-` names no entry that could be removed"),
             Ok(path) => paths.push(path),
             Err(error) => errors.add(&at, chain(&error)),
@@ -339,6 +359,16 @@ fn read_set(rule: &Object<'_>, known: &[&str], errors: &mut Errors) -> Vec<Edit>
             errors.add(&item.path_of(if item.get("path").is_some() { "path" } else { "segments" }), chain(&error));
         }
         let written = read_written(&item, known, errors);
+        if let (Some(path), Some(written)) = (&path, &written) {
+            // What templates and variables give is never an entry with fields.
+            let value = match written {
+                Written::Value(value) => value,
+                Written::Template(_) | Written::ValueFrom(..) => &Value::Bool(true),
+            };
+            if let Err(error) = path.check_selectors(Some(value)) {
+                errors.add(&item.path_of("path"), chain(&error));
+            }
+        }
         let choices = [("Replace", Mode::Replace), ("IfAbsent", Mode::IfAbsent), ("Append", Mode::Append)];
         let names: Vec<(&str, usize)> = choices.iter().enumerate().map(|(index, (name, _))| (*name, index)).collect();
         let appends = path.as_ref().is_some_and(|path| path.appends);
@@ -442,14 +472,24 @@ fn read_path(item: &Object<'_>, errors: &mut Errors) -> Option<Path> {
     path.map_err(|error| errors.add(&at, chain(&error))).ok()
 }
 
+/// A rule writes a place once: what it writes twice, or as a part of something else, would not be the same when it is
+/// done again. To one list it may append several times.
 fn check_unique(rule: &Object<'_>, remove: &[Path], set: &[Edit], errors: &mut Errors) {
-    let mut seen = BTreeSet::new();
-    let appended = |edit: &Edit| edit.path.appends;
-    let paths = remove.iter().chain(set.iter().filter(|edit| !appended(edit)).map(|edit| &edit.path));
-    for path in paths {
-        let path = path.to_string();
-        if !seen.insert(path.clone()) {
-            errors.add(&rule.path, format_args!("{} is named twice; a rule writes a path once", quote(&path)));
+    let removed = remove.iter().map(|path| (path, false));
+    let written = set.iter().map(|edit| (&edit.path, edit.mode == Mode::Append));
+    let paths: Vec<(&Path, bool)> = removed.chain(written).collect();
+    for (index, (path, is_append)) in paths.iter().enumerate() {
+        for (earlier, is_earlier_append) in paths.iter().take(index) {
+            let quoted = quote(&path.to_string());
+            if path.may_equal(earlier) && !(*is_append && *is_earlier_append) {
+                errors.add(&rule.path, format_args!("{quoted} is named twice; a rule writes a path once"));
+            } else if path.contains(earlier) || earlier.contains(path) {
+                let earlier = quote(&earlier.to_string());
+                errors.add(
+                    &rule.path,
+                    format_args!("{quoted} and {earlier} are parts of one another; write the parts only"),
+                );
+            }
         }
     }
 }
