@@ -23,7 +23,7 @@ use crate::state::{self, State};
 use crate::verdict::{Outcome, Verdict, chain, quote, warning};
 use edit::{append_to_list, append_to_text, covers};
 use path::{EditError, Path};
-use record::{Change, Record, Records};
+use record::{Change, Earlier, Record, Records};
 use rule::{Edit, Mode, OnUpdate, Rule};
 use variable::{Otherwise, Source, Values, Variable};
 
@@ -187,7 +187,7 @@ impl<'a, C: Cluster> Restoration<'a, C> {
             let why = self.notes.last().map(String::as_str).unwrap_or_default();
             self.warnings.push(warning(&format!("state was fed but not restored: {why}")));
         }
-        self.carry_out_all(&ready, &incoming, true)?;
+        self.carry_out_all(&ready, &incoming, &Records::default())?;
         if incoming.is_empty() && self.records.is_empty() {
             return Ok(());
         }
@@ -220,7 +220,7 @@ impl<'a, C: Cluster> Restoration<'a, C> {
             return Ok(());
         }
         self.keep_all(&kept);
-        self.carry_out_all(&ready, &stored, false)?;
+        self.carry_out_all(&ready, &Records::read(self.object), &stored)?;
         self.records.write(&mut self.result).map_err(|error| (None, error.into()))
     }
 
@@ -229,14 +229,14 @@ impl<'a, C: Cluster> Restoration<'a, C> {
     fn carry_out_all(
         &mut self,
         ready: &[(&'a Rule, Values)],
-        earlier: &Records,
-        is_create: bool,
+        incoming: &Records,
+        stored: &Records,
     ) -> Result<(), Failure<'a>> {
         for _ in 0..MAX_PASSES {
             let before = self.result.clone();
             for (rule, values) in ready {
-                let earlier = earlier.get(&rule.name);
-                self.carry_out(rule, values, earlier, is_create).map_err(|error| (Some(*rule), error))?;
+                let earlier = Earlier { incoming: incoming.get(&rule.name), stored: stored.get(&rule.name) };
+                self.carry_out(rule, values, earlier).map_err(|error| (Some(*rule), error))?;
             }
             if self.result == before {
                 break;
@@ -310,13 +310,7 @@ impl<'a, C: Cluster> Restoration<'a, C> {
     }
 
     /// Carries the rule out on the result so far: wholly, or not at all.
-    fn carry_out(
-        &mut self,
-        rule: &Rule,
-        values: &Values,
-        earlier: Option<&Record>,
-        is_create: bool,
-    ) -> Result<(), RuleError> {
+    fn carry_out(&mut self, rule: &Rule, values: &Values, earlier: Earlier<'_>) -> Result<(), RuleError> {
         let mut result = self.result.clone();
         let before = self.records.get(&rule.name).cloned().unwrap_or_default();
         let mut record = before.clone();
@@ -338,8 +332,8 @@ impl<'a, C: Cluster> Restoration<'a, C> {
                 return Err(at(&edit.path, cause));
             }
             for place in targets {
-                if let Some(earlier) = earlier.filter(|_| !is_create) {
-                    edit.take_back(&place, &mut result, &value, earlier);
+                if let Some(stored) = earlier.stored {
+                    edit.take_back(&place, &mut result, &value, stored);
                 }
                 edit.write(&place, &mut result, &value, &mut record, self.as_it_came(&place), earlier)?;
                 places.push(place);
@@ -348,7 +342,8 @@ impl<'a, C: Cluster> Restoration<'a, C> {
         for text in places.iter().filter(|place| !place.appends).map(Path::to_string) {
             // What an earlier request or pass noted says what stood there first already.
             let noted = record.get(&text);
-            let is_settled = noted == before.get(&text) || noted == earlier.and_then(|earlier| earlier.get(&text));
+            let mut known = [Some(&before), earlier.incoming, earlier.stored].into_iter().flatten();
+            let is_settled = known.any(|record| noted == record.get(&text));
             self.records.take_over(&rule.name, &text, &mut record, is_settled);
         }
         self.records.put(&rule.name, record);

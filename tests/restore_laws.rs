@@ -177,8 +177,13 @@ proptest! {
     #[test]
     fn any_update_is_answered((_, settings) in rules(), spec in any_json(), edited in any_json()) {
         let Some(created) = run(&object(&spec), &Value::Null, &settings) else { return Ok(()) };
-        if let Some(updated) = run(&object(&edited), &created, &settings) {
-            prop_assert_eq!(run(&updated, &created, &settings), Some(updated));
+        // With another state, rules of `onUpdate: Apply` are carried out anew.
+        for id in ["42", "43"] {
+            let mut edited = object(&edited);
+            edited["metadata"]["labels"]["id"] = json!(id);
+            if let Some(updated) = run(&edited, &created, &settings) {
+                prop_assert_eq!(run(&updated, &created, &settings), Some(updated));
+            }
         }
     }
 

@@ -66,7 +66,11 @@ impl Host {
                 Ok(answer.into_bytes())
             }
             ("kubewarden", "tracing", "log") => {
-                self.note(&String::from_utf8_lossy(payload));
+                let line: Value = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+                if line["level"] != "debug" {
+                    return Err(format!("not at debug level: {line}"));
+                }
+                self.note(line["message"].as_str().unwrap_or_default());
                 Ok(Vec::new())
             }
             other => Err(format!("unexpected host call: {other:?}")),

@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use super::RuleError;
 use super::path::Path;
-use super::record::{Change, Record};
+use super::record::{Change, Earlier, Record};
 use super::rule::{As, Edit, Mode, Written};
 use super::variable::{Values, Variable};
 use crate::metadata::type_name;
@@ -39,7 +39,7 @@ impl Edit {
         value: &Value,
         record: &mut Record,
         came: Option<&Value>,
-        earlier: Option<&Record>,
+        earlier: Earlier<'_>,
     ) -> Result<(), RuleError> {
         let at = |cause| RuleError::Edit { path: place.to_string(), cause };
         match &self.mode {

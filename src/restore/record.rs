@@ -45,36 +45,37 @@ impl Record {
         self.0.insert(text.to_owned(), change);
     }
 
-    /// Notes what an edit that wants `set` at `place` did: `change`, or nothing. An earlier record of the same place is
+    /// Notes what an edit that wants `set` at `place` did: `change`, or nothing. The record that came with the object is
     /// believed where the object `came` with exactly what that and the edit want: then it is as it was. Where the edit
-    /// wants something else now, what stood there first is what the earlier record names.
+    /// wants something else than the stored record says, what stood there first is what that names.
     pub fn note(
         &mut self,
         place: &Path,
         change: Option<Change>,
         set: Option<&Value>,
         came: Option<&Value>,
-        earlier: Option<&Record>,
+        earlier: Earlier<'_>,
     ) {
         let text = place.to_string();
         if self.get(&text).is_some_and(|noted| noted.set.as_ref() == set) {
             return;
         }
-        match (change, earlier.and_then(|earlier| earlier.get(&text))) {
-            (_, Some(earlier)) if earlier.set.as_ref() == set && came == set => self.put(&text, earlier.clone()),
-            (Some(Change { was, set }), Some(earlier)) if was == earlier.set => {
-                self.put(&text, Change { was: earlier.was.clone(), set });
+        let find = |record: Option<&Record>| record.and_then(|record| record.get(&text)).cloned();
+        match (change, find(earlier.incoming), find(earlier.stored)) {
+            (_, Some(incoming), _) if incoming.set.as_ref() == set && came == set => self.put(&text, incoming),
+            (Some(Change { was, set }), _, Some(stored)) if was == stored.set => {
+                self.put(&text, Change { was: stored.was, set });
             }
-            (Some(change), _) => self.put(&text, change),
-            (None, _) => {}
+            (Some(change), ..) => self.put(&text, change),
+            (None, ..) => {}
         }
     }
 
     /// Notes that `items` are in the list at `place` because a rule appended them, now or as an earlier record says.
-    pub fn note_appended(&mut self, place: &Path, item: &Value, was_appended: bool, earlier: Option<&Record>) {
+    pub fn note_appended(&mut self, place: &Path, item: &Value, was_appended: bool, earlier: Earlier<'_>) {
         let text = place.to_string();
-        let is_known =
-            earlier.and_then(|earlier| earlier.get(&text)).is_some_and(|change| change.appended().contains(item));
+        let mut known = [earlier.incoming, earlier.stored].into_iter().flatten().filter_map(|record| record.get(&text));
+        let is_known = known.any(|change| change.appended().contains(item));
         if !was_appended && !is_known {
             return;
         }
@@ -90,6 +91,15 @@ impl Record {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// What is known of what a rule did before.
+#[derive(Debug, Clone, Copy)]
+pub struct Earlier<'a> {
+    /// The record that came with the object: that of a first call of the same request, or a claim.
+    pub incoming: Option<&'a Record>,
+    /// The record of the stored object, on an UPDATE.
+    pub stored: Option<&'a Record>,
 }
 
 impl Change {
