@@ -23,11 +23,13 @@ session() {
 
 # patch: the operations of the JSON patch in the answer; fails where there is none.
 patch() {
-  jq -er .patch <<<"$output" | base64 --decode
+  local encoded
+  encoded="$(jq -er .patch <<<"$output")" || return 1
+  base64 --decode <<<"$encoded"
 }
 
 allowed() {
-  jq -e ".allowed == $1" <<<"$output" >/dev/null
+  jq -e ".allowed == $1" <<<"$output"
 }
 
 @test "lint: a policy with sound state rules is accepted without a change" {

@@ -27,6 +27,8 @@ pub struct Metadata {
     pub background_audit: bool,
     /// `kubewarden-wapc`.
     pub execution_mode: String,
+    /// `kubernetes`.
+    pub policy_type: String,
     /// Which kinds it may look up.
     pub context_aware_resources: Vec<ContextAwareResource>,
     /// What it asks of the host.

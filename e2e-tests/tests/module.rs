@@ -68,9 +68,9 @@ fn metadata_grants_what_the_policy_asks_for() {
     assert_eq!(
         metadata.context_aware_resources,
         [
-            resource("work.karmada.io/v1alpha2", "ResourceBinding"),
-            resource("work.karmada.io/v1alpha2", "ClusterResourceBinding"),
             resource("v1", "ConfigMap"),
+            resource("work.karmada.io/v1alpha2", "ClusterResourceBinding"),
+            resource("work.karmada.io/v1alpha2", "ResourceBinding"),
         ]
     );
     assert_eq!(metadata.annotations["io.kubewarden.policy.version"], env!("CARGO_PKG_VERSION"));
