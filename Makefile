@@ -4,13 +4,13 @@ CARGO ?= cargo
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=
 
-.PHONY: demo test build lint unit-tests e2e-tests bench size annotated-policy fmt clean
+.PHONY: demo test build lint unit-tests e2e-tests publish publish-test bench size fmt clean
 
 # Replays a recorded failover through the module. ARGS="--recording FILE --settings FILE" for one's own.
 demo: policy.wasm
 	@$(CARGO) run --locked --quiet --package e2e-tests --bin demo -- $(ARGS)
 
-test: lint unit-tests e2e-tests
+test: lint unit-tests e2e-tests publish-test
 
 build: policy.wasm
 
@@ -42,6 +42,15 @@ unit-tests:
 e2e-tests: policy.wasm annotated-policy.wasm
 	$(CARGO) test --locked --package e2e-tests
 	@tools/e2e-bats.sh
+
+# make publish REGISTRY=ghcr.io/example/policies
+publish: annotated-policy.wasm
+	@tools/publish.sh "$(REGISTRY)"
+
+# Against Debian's docker-registry on this machine.
+publish-test: annotated-policy.wasm
+	@tools/install-registry.sh
+	$(CARGO) test --locked --package publish
 
 bench: policy.wasm
 	$(CARGO) bench --locked --workspace

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Pushes annotated-policy.wasm to REGISTRY as <REGISTRY>/stateful-failover:v<version>, and prints the reference with its
+# digest. With kwctl where it is there; PUBLISH names the tool to use otherwise.
+set -eu
+cd "$(dirname "$0")/.."
+registry="${1:?usage: make publish REGISTRY=host/path}"
+version="$(sed -n 's/^ *io.kubewarden.policy.version: *//p' policy-metadata.yml)"
+reference="$registry/stateful-failover:v$version"
+if [ -z "${PUBLISH:-}" ] && command -v kwctl >/dev/null; then
+    kwctl push annotated-policy.wasm "registry://$reference"
+else
+    # The single-line annotations of the metadata are those of the manifest.
+    annotations="$(sed -n 's/^  \(io\.[A-Za-z.]*\): *\(.*\)$/"\1": "\2"/p' policy-metadata.yml | paste -sd, -)"
+    ${PUBLISH:-cargo run --locked --quiet --package publish --} annotated-policy.wasm "{$annotations}" "$reference"
+fi
