@@ -65,7 +65,8 @@ fn settings(document: &Value) -> Vec<Value> {
         return vec![document.clone()];
     }
     let of_crd = document.pointer("/spec/settings").cloned();
-    let of_server = document.as_object().into_iter().flatten().filter_map(|(_, policy)| policy.get("settings").cloned());
+    let of_server =
+        document.as_object().into_iter().flatten().filter_map(|(_, policy)| policy.get("settings").cloned());
     of_crd.into_iter().chain(of_server).collect()
 }
 
@@ -153,7 +154,9 @@ fn rules_are_those_of_the_metadata() {
     assert_eq!(rules(&webhook["rules"]), karmada);
     assert_eq!(webhook["reinvocationPolicy"], json!("IfNeeded"));
     let shown = yaml_blocks().into_iter().flat_map(|(_, documents)| documents);
-    let policies = read("deploy/member/policy.yaml").into_iter().chain(shown.filter(|document| document["kind"] == "ClusterAdmissionPolicy"));
+    let policies = read("deploy/member/policy.yaml")
+        .into_iter()
+        .chain(shown.filter(|document| document["kind"] == "ClusterAdmissionPolicy"));
     for policy in policies {
         assert_eq!(policy["spec"]["mutating"], json!(true));
         assert!(policy.pointer("/spec/namespaceSelector/matchLabels").is_none(), "Kubewarden's controller drops them");
@@ -185,7 +188,8 @@ fn the_metadata_has_the_groups_of_all_examples() {
     for path in files("examples", &["yaml"]) {
         for document in documents(&fs::read_to_string(&path).unwrap()) {
             for group in document["restore"]["rules"][0]["match"]["apiGroups"].as_array().unwrap() {
-                let is_known = metadata.rules.iter().any(|rule| rule.api_groups.contains(&group.as_str().unwrap().to_owned()));
+                let is_known =
+                    metadata.rules.iter().any(|rule| rule.api_groups.contains(&group.as_str().unwrap().to_owned()));
                 assert!(is_known, "{}: {group}", path.display());
             }
         }
@@ -208,18 +212,27 @@ fn artifact_hub_package() {
     assert_eq!(package["license"], json!(annotation("license")));
     assert_eq!(package["homeURL"], json!(annotation("url")));
     assert_eq!(package["containersImages"], json!([{"name": "policy", "image": image}]));
-    assert_eq!(package["links"][0]["url"], json!(format!("{}/releases/download/v{version}/policy.wasm", annotation("source"))));
+    assert_eq!(
+        package["links"][0]["url"],
+        json!(format!("{}/releases/download/v{version}/policy.wasm", annotation("source")))
+    );
     let keywords: Vec<&str> = metadata.annotations["io.artifacthub.keywords"].split(", ").collect();
     assert_eq!(package["keywords"], json!(keywords));
     assert_eq!(package["annotations"]["kubewarden/mutation"], json!("true"));
     assert_eq!(package["annotations"]["kubewarden/resources"], json!(metadata.annotations["io.artifacthub.resources"]));
     let embedded = |key: &str| documents(package["annotations"][key].as_str().unwrap()).remove(0);
     assert_eq!(rules(&embedded("kubewarden/rules")), metadata.rules);
-    assert_eq!(embedded("kubewarden/contextAwareResources"), serde_json::to_value(&metadata.context_aware_resources).unwrap());
+    assert_eq!(
+        embedded("kubewarden/contextAwareResources"),
+        serde_json::to_value(&metadata.context_aware_resources).unwrap()
+    );
     let install = package["install"].as_str().unwrap();
     assert!(install.contains(&format!("kwctl pull {image}")) && install.contains(&format!("registry://{image}")));
     assert!(package["digest"].is_string());
-    let (name, mail) = annotation("author").split_once(" <").map(|(name, mail)| (name.to_owned(), mail.trim_end_matches('>').to_owned())).unwrap();
+    let (name, mail) = annotation("author")
+        .split_once(" <")
+        .map(|(name, mail)| (name.to_owned(), mail.trim_end_matches('>').to_owned()))
+        .unwrap();
     assert_eq!(package["maintainers"], json!([{"name": name, "email": mail}]));
     let repository = &read("artifacthub-repo.yml")[0];
     assert_eq!(repository["owners"], json!([{"name": name, "email": mail}]));
@@ -240,7 +253,10 @@ fn workflows_pin_their_actions() {
         for line in text.lines().filter(|line| line.contains("uses: ")) {
             let (_, pin) = line.split_once('@').unwrap_or_else(|| panic!("{line}"));
             let (commit, version) = pin.split_once(" # v").unwrap_or_else(|| panic!("{line}"));
-            assert!(commit.len() == 40 && commit.bytes().all(|b| b.is_ascii_hexdigit()) && !version.is_empty(), "{line}");
+            assert!(
+                commit.len() == 40 && commit.bytes().all(|b| b.is_ascii_hexdigit()) && !version.is_empty(),
+                "{line}"
+            );
         }
     }
 }

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use oci_client::Reference;
 use oci_client::client::{Client, ClientConfig, ClientProtocol, Config, ImageLayer};
 use oci_client::manifest::{OciImageManifest, WASM_CONFIG_MEDIA_TYPE, WASM_LAYER_MEDIA_TYPE};
 use oci_client::secrets::RegistryAuth;
-use oci_client::Reference;
 
 /// How to reach a registry.
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ pub struct Access {
 
 impl Access {
     fn client(&self) -> Client {
+        // That there is one already is no error.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let protocol = if self.is_insecure { ClientProtocol::Http } else { ClientProtocol::Https };
         Client::new(ClientConfig { protocol, ..ClientConfig::default() })
     }
@@ -52,7 +54,10 @@ pub async fn push(
     let auth = access.auth();
     let pushed = client.push(&reference, &layers, config, &auth, Some(manifest)).await;
     pushed.with_context(|| format!("cannot push to {reference}"))?;
-    client.fetch_manifest_digest(&reference, &auth).await.with_context(|| format!("{reference} is not there after the push"))
+    client
+        .fetch_manifest_digest(&reference, &auth)
+        .await
+        .with_context(|| format!("{reference} is not there after the push"))
 }
 
 /// Pulls a module.

@@ -79,7 +79,9 @@ async fn publish_pull_run() {
 
     let pulled = metadata::read(&module).unwrap();
     assert_eq!(pulled.protocol_version.as_deref(), Some("v1"));
-    let request = serde_json::from_str(&std::fs::read_to_string(project("e2e-tests/kwctl/binding-eviction.json")).unwrap());
-    let answer = Module::load(&module).unwrap().validate(&request.unwrap(), &serde_json::Value::Null, &Arc::default()).unwrap();
+    let request =
+        serde_json::from_str(&std::fs::read_to_string(project("e2e-tests/kwctl/binding-eviction.json")).unwrap());
+    let answer =
+        Module::load(&module).unwrap().validate(&request.unwrap(), &serde_json::Value::Null, &Arc::default()).unwrap();
     assert!(answer.accepted && answer.mutated_object.is_some(), "the pulled module preserves state");
 }
