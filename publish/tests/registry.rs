@@ -37,9 +37,10 @@ impl Registry {
             .stderr(Stdio::null())
             .spawn()
             .expect("docker-registry is there: `make test` installs it");
+        let registry = Self { process, folder, host: format!("127.0.0.1:{port}") };
         for _ in 0..100 {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Self { process, folder, host: format!("127.0.0.1:{port}") };
+            if TcpStream::connect(&registry.host).is_ok() {
+                return registry;
             }
             std::thread::sleep(Duration::from_millis(100));
         }
