@@ -37,7 +37,7 @@ pub fn review(
     };
 
     let mut warnings = Vec::new();
-    let feed = match find_binding(work, &reference, cluster) {
+    let error = match find_binding(work, &reference, cluster) {
         Ok(Ok(binding)) => {
             let binding = Binding::new(&binding);
             let feed = Feed::choose(binding, member, request.is_create(), settings, &mut warnings);
@@ -46,7 +46,7 @@ pub fn review(
         Ok(Err(why_not)) => return Verdict::accept().with_note(why_not),
         Err(error) => error,
     };
-    let problem = format!("cannot read {}: {feed}", describe(&reference));
+    let problem = format!("cannot read {}: {error}", describe(&reference));
     match settings.on_lookup_failure {
         OnLookupFailure::Reject => {
             Verdict::deny(format!("{problem}; {} waits, Karmada tries again", request.describe()))

@@ -67,15 +67,6 @@ impl Verdict {
     pub fn is_allowed(&self) -> bool {
         !matches!(self.outcome, Outcome::Deny { .. })
     }
-
-    /// The object as it goes on: `original`, or what the policy made of it; `None` where the request was refused.
-    pub fn object<'a>(&'a self, original: &'a Value) -> Option<&'a Value> {
-        match &self.outcome {
-            Outcome::Accept => Some(original),
-            Outcome::Mutate(object) => Some(object),
-            Outcome::Deny { .. } => None,
-        }
-    }
 }
 
 impl From<Outcome> for Verdict {

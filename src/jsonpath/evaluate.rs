@@ -11,9 +11,9 @@ use jsonpath_rust::parser::model::{JpQuery, Selector};
 use jsonpath_rust::query::js_path_process;
 use serde_json::{Number, Value};
 
-use super::print::{self, NO_VALUE};
+use super::print;
 use super::template::{Filter, Node, Slice, Step, Template, query};
-use super::{JsonPathError, MAX_TEXT, MAX_VISITS};
+use super::{JsonPathError, MAX_VISITS};
 use crate::metadata::type_name;
 use crate::verdict::quote;
 
@@ -46,18 +46,7 @@ impl Template {
         };
         let mut text = String::new();
         for items in &results {
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    text.push(' ');
-                }
-                match item {
-                    Some(value) => print::scalar_or_json(value, &mut text),
-                    None => text.push_str(NO_VALUE),
-                }
-                if text.len() > MAX_TEXT {
-                    return Err(JsonPathError::limit("bytes of text", MAX_TEXT));
-                }
-            }
+            print::results(items.iter().map(Option::as_deref), &mut text)?;
         }
         Ok((text, is_null))
     }

@@ -2,11 +2,36 @@
 
 use serde_json::{Number, Value};
 
+use super::{JsonPathError, MAX_TEXT};
+
 /// What Go prints for nothing at all.
-pub(super) const NO_VALUE: &str = "<no value>";
+const NO_VALUE: &str = "<no value>";
+
+/// Adds the results of one query to `text`, with a space between them; `None` stands for nothing at all.
+///
+/// # Errors
+/// The text becomes longer than [`MAX_TEXT`].
+pub(super) fn results<'a>(
+    values: impl IntoIterator<Item = Option<&'a Value>>,
+    text: &mut String,
+) -> Result<(), JsonPathError> {
+    for (index, value) in values.into_iter().enumerate() {
+        if index > 0 {
+            text.push(' ');
+        }
+        match value {
+            Some(value) => scalar_or_json(value, text),
+            None => text.push_str(NO_VALUE),
+        }
+        if text.len() > MAX_TEXT {
+            return Err(JsonPathError::limit("bytes of text", MAX_TEXT));
+        }
+    }
+    Ok(())
+}
 
 /// A scalar as it is, a list or map as JSON.
-pub(super) fn scalar_or_json(value: &Value, text: &mut String) {
+fn scalar_or_json(value: &Value, text: &mut String) {
     match value {
         Value::String(string) => text.push_str(string),
         Value::Number(number) => print_number(number, text, general),

@@ -7,7 +7,7 @@ use jsonpath_rust::parser::parse_json_path;
 use jsonpath_rust::query::js_path_process;
 use serde_json::Value;
 
-use super::{JsonPathError, MAX_TEXT, MAX_VISITS, print};
+use super::{JsonPathError, MAX_VISITS, print};
 
 /// A parsed query.
 #[derive(Debug, Clone)]
@@ -33,15 +33,7 @@ impl Query {
     pub(super) fn evaluate(&self, document: &Value) -> Result<(String, bool), JsonPathError> {
         let values = self.select(document)?;
         let mut text = String::new();
-        for (index, value) in values.iter().enumerate() {
-            if index > 0 {
-                text.push(' ');
-            }
-            print::scalar_or_json(value, &mut text);
-            if text.len() > MAX_TEXT {
-                return Err(JsonPathError::limit("bytes of text", MAX_TEXT));
-            }
-        }
+        print::results(values.iter().copied().map(Some), &mut text)?;
         Ok((text, matches!(values.as_slice(), [Value::Null])))
     }
 
