@@ -1,19 +1,24 @@
 # `make demo` and `make test` do everything on a fresh machine: what is missing they install.
 
 CARGO ?= cargo
+CLIPPY := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/clippy-rustc.sh $(CARGO)
+ANNOTATE ?= $(CARGO) run --locked --quiet --package e2e-tests --bin annotate --
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=
 
-.PHONY: demo test build lint unit-tests e2e-tests publish publish-test bench size fmt clean
+.PHONY: demo test build lint unit-tests e2e-tests publish bench size fmt clean
 
 # Replays a recorded failover through the module. ARGS="--recording FILE --settings FILE" for one's own.
 demo: policy.wasm
 	@$(CARGO) run --locked --quiet --package e2e-tests --bin demo -- $(ARGS)
 
-# The linters and the module's build have nothing to wait for in one another.
+# The linters, which compile the tests, and the module's build have nothing to wait for in one another.
 test:
-	$(MAKE) --jobs 2 lint policy.wasm
-	$(MAKE) unit-tests e2e-tests publish-test
+	@command -v docker-registry >/dev/null || tools/apt-install.sh docker-registry
+	$(MAKE) --jobs 2 policy.wasm lint
+	$(MAKE) annotated-policy.wasm ANNOTATE=target/debug/annotate
+	$(CLIPPY) test --locked --workspace
+	@tools/e2e-bats.sh
 
 build: policy.wasm
 
@@ -24,7 +29,7 @@ annotated-policy.wasm: policy.wasm policy-metadata.yml README.md
 	@if command -v kwctl >/dev/null; then \
 	    kwctl annotate --metadata-path policy-metadata.yml --usage-path README.md --output-path $@ policy.wasm; \
 	else \
-	    $(CARGO) run --locked --quiet --package e2e-tests --bin annotate -- policy-metadata.yml README.md policy.wasm $@; \
+	    $(ANNOTATE) policy-metadata.yml README.md policy.wasm $@; \
 	fi
 
 fmt:
@@ -32,9 +37,9 @@ fmt:
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --locked --package stateful-failover --features playground -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+	$(CLIPPY) test --locked --workspace --all-targets --no-run
+	$(CLIPPY) build --locked --workspace --lib --features stateful-failover/playground
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --package stateful-failover --no-deps
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; \
 	else echo "lint: cargo-deny is not here, licences and sources are not checked"; fi
 
@@ -49,11 +54,6 @@ e2e-tests: policy.wasm annotated-policy.wasm
 # make publish REGISTRY=ghcr.io/example/policies
 publish: annotated-policy.wasm
 	@tools/publish.sh "$(REGISTRY)"
-
-# Against Debian's docker-registry on this machine.
-publish-test: annotated-policy.wasm
-	@tools/install-registry.sh
-	$(CARGO) test --locked --package publish
 
 bench: policy.wasm
 	$(CARGO) bench --locked --workspace

@@ -13,18 +13,11 @@ has_rustup_target() {
 has_debian_sources() {
     [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && [ -d /usr/src/rustc-"$(/usr/bin/rustc --version | cut -d' ' -f2)" ]
 }
-install_debian_sources() {
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
-    say "installing rustc-web, cargo-web and rust-web-src"
-    { apt-get update && apt-get install -y --no-install-recommends rustc-web cargo-web rust-web-src; } >target/apt.log 2>&1 ||
-        { tail -n 5 target/apt.log >&2; return 1; }
-}
-
 mkdir -p target
 if ! has_rustup_target && ! has_debian_sources; then
     if command -v rustup >/dev/null && rustup target add "$TARGET" >target/rustup.log 2>&1; then
         say "added the rustup target $TARGET"
-    elif ! install_debian_sources; then
+    elif ! tools/apt-install.sh rustc-web cargo-web rust-web-src; then
         say "no way to build for $TARGET here; run: rustup target add $TARGET"
         say "or, on Debian 12: apt-get install rustc-web cargo-web rust-web-src"
         exit 1

@@ -125,14 +125,18 @@ impl Module {
         })
     }
 
-    /// Compiles a module.
+    /// Compiles a module, or finds it compiled in `target/wasmtime-cache`: the engine is not optimised in tests and takes 16 s
+    /// for the policy.
     ///
     /// # Errors
     /// It is none, or imports what the engine does not have.
     pub fn load(module: &[u8]) -> Result<Self> {
         let limits = ResourceLimits { max_memory_size: Some(MAX_MEMORY), max_table_elements: None };
-        let prepared =
-            WasmtimeEngineProviderBuilder::new().module_bytes(module).enable_resource_limits(limits).build_pre()?;
+        let prepared = WasmtimeEngineProviderBuilder::new()
+            .module_bytes(module)
+            .enable_cache(Some(&project("target").canonicalize()?.join("wasmtime-cache")))
+            .enable_resource_limits(limits)
+            .build_pre()?;
         Ok(Self { prepared })
     }
 
