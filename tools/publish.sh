@@ -7,7 +7,16 @@ registry="${1:?usage: make publish REGISTRY=host/path}"
 version="$(sed -n 's/^ *io.kubewarden.policy.version: *//p' policy-metadata.yml)"
 reference="$registry/stateful-failover:v$version"
 if [ -z "${PUBLISH:-}" ] && command -v kwctl >/dev/null; then
-    kwctl push annotated-policy.wasm "registry://$reference"
+    sources=""
+    case "$registry" in
+    localhost[:/]* | 127.0.0.1[:/]*)
+        # A registry on this machine is reached with plain HTTP.
+        sources="$(mktemp)"
+        trap 'rm -f "$sources"' EXIT
+        echo "insecure_sources: [\"${registry%%/*}\"]" >"$sources"
+        ;;
+    esac
+    kwctl push ${sources:+--sources-path "$sources"} annotated-policy.wasm "registry://$reference"
 else
     # The single-line annotations of the metadata are those of the manifest.
     annotations="$(sed -n 's/^  \(io\.[A-Za-z.]*\): *\(.*\)$/"\1": "\2"/p' policy-metadata.yml | paste -sd, -)"

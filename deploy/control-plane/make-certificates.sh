@@ -1,18 +1,17 @@
 #!/bin/sh
-# Makes a CA and a certificate for the policy server, and prints the Secret for the host cluster; the CA for the webhook
-# configuration (`caBundle`) goes to the file CA_BUNDLE. Usage: make-certificates.sh [CA_BUNDLE] | kubectl apply -f -
+# Prints the Secret with a CA and the policy server's certificate, for host clusters without cert-manager.
+# Usage: make-certificates.sh | kubectl apply -f -
+# They are for ten years, and the CA's key is thrown away. To renew them: docs/operations.md.
 set -eu
 name="stateful-failover.karmada-system.svc"
-bundle="${1:-ca-bundle.txt}"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 openssl req -x509 -newkey rsa:3072 -nodes -days 3650 -subj "/CN=stateful-failover CA" \
     -addext "basicConstraints=critical,CA:TRUE" -keyout "$folder/ca.key" -out "$folder/ca.crt" 2>/dev/null
 openssl req -newkey rsa:3072 -nodes -subj "/CN=$name" -keyout "$folder/tls.key" -out "$folder/tls.csr" 2>/dev/null
 printf 'subjectAltName=DNS:%s\nextendedKeyUsage=serverAuth\n' "$name" >"$folder/extensions"
-openssl x509 -req -in "$folder/tls.csr" -CA "$folder/ca.crt" -CAkey "$folder/ca.key" -CAcreateserial -days 825 \
+openssl x509 -req -in "$folder/tls.csr" -CA "$folder/ca.crt" -CAkey "$folder/ca.key" -CAcreateserial -days 3650 \
     -extfile "$folder/extensions" -out "$folder/tls.crt" 2>/dev/null
-base64 -w 0 <"$folder/ca.crt" >"$bundle"
 cat <<END
 apiVersion: v1
 kind: Secret

@@ -1,17 +1,26 @@
 #!/bin/sh
-# Prints the Secret with the policy server's kubeconfig for the Karmada API server, with a token of the ServiceAccount in
+# Prints the Secret with the policy server's kubeconfig for the Karmada API server, with the token of the ServiceAccount in
 # karmada/rbac.yaml. Usage: make-kubeconfig.sh KARMADA_KUBECONFIG [SERVER] | kubectl apply -f -
 # SERVER is the address of the Karmada API server as the host cluster's pods see it.
 set -eu
-karmada="$1"
+karmada="${1:?usage: make-kubeconfig.sh KARMADA_KUBECONFIG [SERVER]}"
 server="${2:-https://karmada-apiserver.karmada-system.svc:5443}"
-token="$(kubectl --kubeconfig "$karmada" -n karmada-system create token stateful-failover --duration 8760h)"
-authority="$(kubectl --kubeconfig "$karmada" config view --raw --minify -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}')"
+read_token() {
+    kubectl --kubeconfig "$karmada" --namespace karmada-system get secret stateful-failover-token --output 'jsonpath={.data.token}'
+}
+token="$(read_token)"
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    [ -z "$token" ] || break
+    sleep 1
+    token="$(read_token)"
+done
+[ -n "$token" ] || { echo "make-kubeconfig: nothing has put a token into the Secret stateful-failover-token" >&2; exit 1; }
+authority="$(kubectl --kubeconfig "$karmada" config view --raw --minify --flatten --output 'jsonpath={.clusters[0].cluster.certificate-authority-data}')"
 kubeconfig="$(cat <<END
 apiVersion: v1
 kind: Config
 clusters: [{name: karmada, cluster: {server: "$server", certificate-authority-data: $authority}}]
-users: [{name: stateful-failover, user: {token: $token}}]
+users: [{name: stateful-failover, user: {token: $(echo "$token" | base64 --decode)}}]
 contexts: [{name: karmada, context: {cluster: karmada, user: stateful-failover}}]
 current-context: karmada
 END

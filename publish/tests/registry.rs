@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use e2e_tests::metadata;
 use e2e_tests::policy::{Module, Policy};
 use e2e_tests::project;
 use publish::{Access, pull};
+use serde_json::Value;
 
 /// Debian's docker-registry, with its storage in a folder of its own; it ends with the test.
 struct Registry {
@@ -56,20 +57,57 @@ impl Drop for Registry {
     }
 }
 
-/// What `make publish REGISTRY=…` does, down to its command line.
+/// The first block of commands under `## Install` in the README.
+fn install_commands() -> String {
+    let readme = std::fs::read_to_string(project("README.md")).unwrap();
+    let install = readme.split("\n## Install\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    install.split("```sh\n").nth(1).unwrap().split("```").next().unwrap().to_owned()
+}
+
+/// A copy of the project to work in: `deploy` is its own, since the commands change it.
+fn working_copy(folder: &Path) -> PathBuf {
+    let copy = folder.join("project");
+    std::fs::create_dir_all(&copy).unwrap();
+    for entry in std::fs::read_dir(project("")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() == "deploy" {
+            let copied = Command::new("cp").arg("-r").arg(entry.path()).arg(&copy).status().unwrap();
+            assert!(copied.success());
+        } else {
+            std::os::unix::fs::symlink(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+    }
+    copy
+}
+
+/// The README's commands that publish the module and name it in the manifests, as they stand there; then what a policy
+/// server does with `policies.yml`: it pulls the module that is named, and runs it with the settings beside it.
 #[tokio::test]
 async fn publish_pull_run() {
     let registry = Registry::start();
-    let output = Command::new("make")
-        .args(["--no-print-directory", "-s", "publish", &format!("REGISTRY={}/policies", registry.host)])
+    let copy = working_copy(&registry.folder);
+    let output = Command::new("sh")
+        .args(["-euc", &install_commands()])
+        .env("REGISTRY", format!("{}/policies", registry.host))
+        .env("MAKEFLAGS", "--no-print-directory --silent")
         .env("PUBLISH", env!("CARGO_BIN_EXE_publish"))
-        .current_dir(project(""))
+        .current_dir(&copy)
         .output()
         .unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
     let reference = format!("{}/policies/stateful-failover:v{}", registry.host, env!("CARGO_PKG_VERSION"));
     assert!(printed.lines().last().unwrap().starts_with(&format!("{reference}@sha256:")), "{printed}");
+
+    let policies: Value = serde_yaml_ng::from_str(
+        &std::fs::read_to_string(copy.join("deploy/control-plane/policy-server/policies.yml")).unwrap(),
+    )
+    .unwrap();
+    let policy = &policies["stateful-failover"];
+    assert_eq!(policy["module"], format!("registry://{reference}"));
+    let member: Value =
+        serde_yaml_ng::from_str(&std::fs::read_to_string(copy.join("deploy/member/policy.yaml")).unwrap()).unwrap();
+    assert_eq!(member["spec"]["module"], policy["module"]);
 
     let (module, manifest) = pull(&reference, &Access { is_insecure: true, credentials: None }).await.unwrap();
     assert_eq!(module, std::fs::read(project("annotated-policy.wasm")).unwrap());
@@ -80,9 +118,8 @@ async fn publish_pull_run() {
 
     let pulled = metadata::read(&module).unwrap();
     assert_eq!(pulled.protocol_version.as_deref(), Some("v1"));
-    let request =
-        serde_json::from_str(&std::fs::read_to_string(project("e2e-tests/kwctl/binding-eviction.json")).unwrap());
-    let answer =
-        Module::load(&module).unwrap().validate(&request.unwrap(), &serde_json::Value::Null, &Arc::default()).unwrap();
+    let request = std::fs::read_to_string(project("e2e-tests/kwctl/binding-eviction.json")).unwrap();
+    let request: Value = serde_json::from_str(&request).unwrap();
+    let answer = Module::load(&module).unwrap().validate(&request, &policy["settings"], &Arc::default()).unwrap();
     assert!(answer.accepted && answer.mutated_object.is_some(), "the pulled module preserves state");
 }

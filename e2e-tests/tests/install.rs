@@ -1,0 +1,169 @@
+//! The README's commands for the control plane and the members, as they stand there, with a stand-in for kubectl: what they
+//! apply fits together. (That the module can be published and pulled, tests/registry.rs in `publish` checks.)
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use e2e_tests::project;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The blocks of commands under `## Install` in the README, without the one that publishes.
+fn commands() -> String {
+    let readme = fs::read_to_string(project("README.md")).unwrap();
+    let install = readme.split("\n## Install\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    install.split("```sh\n").skip(2).map(|block| block.split("```").next().unwrap()).collect()
+}
+
+/// What the API servers hold after the commands.
+struct Installed(PathBuf);
+
+impl Installed {
+    fn by_readme() -> Self {
+        let folder = std::env::temp_dir().join(format!("install-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = format!("{}:{}", project("e2e-tests/tests/install").display(), std::env::var("PATH").unwrap());
+        let output = Command::new("sh")
+            .args(["-euc", &commands()])
+            .envs([("PATH", path.as_str()), ("KARMADA", "karmada.config"), ("MEMBERS", "member1 member2")])
+            .env("APPLIED", &folder)
+            .current_dir(project(""))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Self(folder)
+    }
+
+    fn objects(&self, server: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.0.join(server).with_extension("yaml")).unwrap();
+        serde_yaml_ng::Deserializer::from_str(&text)
+            .map(|document| Value::deserialize(document).unwrap())
+            .filter(|document| !document.is_null())
+            .collect()
+    }
+
+    fn object(&self, server: &str, kind: &str, name: &str) -> Value {
+        let is_it = |object: &Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        self.objects(server).into_iter().find(is_it).unwrap_or_else(|| panic!("no {kind} {name} in {server}"))
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Base64, by the tool that the scripts use.
+fn decode(encoded: &Value, file: &Path) -> String {
+    fs::write(file, encoded.as_str().unwrap()).unwrap();
+    let output = Command::new("base64").arg("--decode").arg(file).output().unwrap();
+    assert!(output.status.success());
+    let decoded = String::from_utf8(output.stdout).unwrap();
+    fs::write(file, &decoded).unwrap();
+    decoded
+}
+
+#[test]
+fn what_the_readme_installs_fits_together() {
+    let installed = Installed::by_readme();
+
+    let token = decode(
+        &installed.object("host", "Secret", "stateful-failover-kubeconfig")["data"]["kubeconfig"],
+        &installed.0.join("kubeconfig"),
+    );
+    let kubeconfig: Value = serde_yaml_ng::from_str(&token).unwrap();
+    assert_eq!(kubeconfig["users"][0]["user"]["token"], "secret-token");
+    assert_eq!(kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"], "Y2VydGlmaWNhdGU=");
+
+    // The webhook reaches the Service, which reaches the server, whose certificate the CA in the webhook has signed.
+    let webhook = &installed.object("karmada", "MutatingWebhookConfiguration", "stateful-failover")["webhooks"][0];
+    let service = installed.object("host", "Service", "stateful-failover");
+    let deployment = installed.object("host", "Deployment", "stateful-failover");
+    let pod = &deployment["spec"]["template"];
+    let container = &pod["spec"]["containers"][0];
+    let host = format!(
+        "{}.{}.svc",
+        service["metadata"]["name"].as_str().unwrap(),
+        service["metadata"]["namespace"].as_str().unwrap()
+    );
+    let policies: Value = serde_yaml_ng::from_str(
+        &fs::read_to_string(project("deploy/control-plane/policy-server/policies.yml")).unwrap(),
+    )
+    .unwrap();
+    let policy = policies.as_object().unwrap().keys().next().unwrap();
+    assert_eq!(
+        webhook["clientConfig"]["url"],
+        json!(format!("https://{host}:{}/validate/{policy}", service["spec"]["ports"][0]["port"]))
+    );
+    assert_eq!(service["spec"]["selector"], pod["metadata"]["labels"]);
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], container["ports"][0]["name"]);
+    assert_eq!(container["ports"][0]["containerPort"].to_string(), environment(container, "KUBEWARDEN_PORT"));
+
+    let tls = installed.object("host", "Secret", "stateful-failover-tls");
+    assert_eq!(webhook["clientConfig"]["caBundle"], tls["data"]["ca.crt"]);
+    for file in ["ca.crt", "tls.crt", "tls.key"] {
+        decode(&tls["data"][file], &installed.0.join(file));
+    }
+    let openssl = |arguments: &[&str]| {
+        let output = Command::new("openssl").args(arguments).current_dir(&installed.0).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    openssl(&["verify", "-purpose", "sslserver", "-verify_hostname", &host, "-CAfile", "ca.crt", "tls.crt"]);
+    assert_eq!(
+        openssl(&["x509", "-in", "tls.crt", "-noout", "-pubkey"]),
+        openssl(&["pkey", "-in", "tls.key", "-pubout"])
+    );
+
+    // Every Secret that the pod mounts is there, and every file that the server is told of is in a mount.
+    for volume in pod["spec"]["volumes"].as_array().unwrap() {
+        if let Some(name) = volume["secret"]["secretName"].as_str() {
+            installed.object("host", "Secret", name);
+        }
+    }
+    let mounts: Vec<&str> = container["volumeMounts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|mount| mount["mountPath"].as_str().unwrap())
+        .collect();
+    for name in ["KUBECONFIG", "KUBEWARDEN_POLICIES", "KUBEWARDEN_CERT_FILE", "KUBEWARDEN_KEY_FILE"] {
+        let file = environment(container, name);
+        assert!(mounts.iter().any(|mount| file.starts_with(&format!("{mount}/"))), "{file}");
+    }
+
+    // The identity whose token the server has may read what feed looks up, and nothing else.
+    assert_eq!(
+        installed.object("karmada", "Secret", "stateful-failover-token")["metadata"]["annotations"]["kubernetes.io/service-account.name"],
+        installed.object("karmada", "ServiceAccount", "stateful-failover")["metadata"]["name"]
+    );
+    assert_eq!(
+        installed.object("karmada", "ClusterRole", "stateful-failover")["rules"],
+        json!([{"apiGroups": ["work.karmada.io"], "resources": ["resourcebindings", "clusterresourcebindings"], "verbs": ["get"]}])
+    );
+
+    // In the right order: a webhook without a server behind it would stop all of Karmada.
+    let calls = fs::read_to_string(installed.0.join("calls")).unwrap();
+    let position =
+        |call: &str| calls.lines().position(|line| line == call).unwrap_or_else(|| panic!("{call}\n{calls}"));
+    assert!(
+        position("host: rollout status deployment/stateful-failover")
+            < position("host: get secret stateful-failover-tls")
+    );
+    assert_eq!(calls.lines().filter(|line| *line == "karmada: apply -f -").count(), 1);
+
+    for member in ["member1", "member2"] {
+        installed.object(member, "ClusterAdmissionPolicy", "stateful-failover");
+        let role = installed.object(member, "Role", "stateful-failover");
+        installed.object(member, "Namespace", role["metadata"]["namespace"].as_str().unwrap());
+    }
+}
+
+fn environment(container: &Value, name: &str) -> String {
+    let variable = container["env"].as_array().unwrap().iter().find(|variable| variable["name"] == name);
+    variable.unwrap_or_else(|| panic!("{name} is not set"))["value"].as_str().unwrap().to_owned()
+}
