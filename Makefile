@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 CLIPPY := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/clippy-rustc.sh $(CARGO)
+# With both shells: on this machine they are but code to check.
+EVERYTHING := --locked --workspace --features stateful-failover/playground
 ANNOTATE ?= $(CARGO) run --locked --quiet --package e2e-tests --bin annotate --
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=
@@ -17,13 +19,13 @@ test:
 	@command -v docker-registry >/dev/null || tools/apt-install.sh docker-registry
 	$(MAKE) --jobs 2 policy.wasm lint
 	$(MAKE) annotated-policy.wasm ANNOTATE=target/debug/annotate
-	$(CLIPPY) test --locked --workspace
+	$(CLIPPY) test $(EVERYTHING)
 	@tools/e2e-bats.sh
 
 build: policy.wasm
 
 policy.wasm: $(SOURCES)
-	@cp "$$(tools/build-policy.sh)" $@
+	+@cp "$$(tools/build-policy.sh)" $@
 
 annotated-policy.wasm: policy.wasm policy-metadata.yml README.md
 	@if command -v kwctl >/dev/null; then \
@@ -37,9 +39,8 @@ fmt:
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CLIPPY) test --locked --workspace --all-targets --no-run
-	$(CLIPPY) build --locked --workspace --lib --features stateful-failover/playground
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --package stateful-failover --no-deps
+	+$(CLIPPY) test $(EVERYTHING) --tests --benches --no-run
+	+RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --package stateful-failover --no-deps
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; \
 	else echo "lint: cargo-deny is not here, licences and sources are not checked"; fi
 

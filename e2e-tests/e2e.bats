@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The annotated module under kwctl. What is checked here, tests/kwctl.rs checks in the embedded host with the same files.
+# The annotated module under kwctl. What is checked here, tests/e2e/kwctl.rs checks in the embedded host with the same files.
 
 bats_require_minimum_version 1.5.0
 

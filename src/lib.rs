@@ -27,7 +27,7 @@
 pub mod cluster;
 pub mod feed;
 pub mod guard;
-#[cfg(not(feature = "playground"))]
+#[cfg(not(all(feature = "playground", target_family = "wasm")))]
 pub mod guest;
 pub mod history;
 pub mod jsonpath;

@@ -28,12 +28,12 @@ if has_rustup_target; then
     say "with the rustup target $TARGET"
     cargo build --locked --package stateful-failover --lib --profile policy --target "$TARGET" "$@" >&2
 else
-    # Debian's compiler has no std for this target, but its sources: std is built along.
+    # Debian's compiler has no std for this target, but its sources: std is built along, without what prints backtraces.
     linker="$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld"
     [ -x "$linker" ] || linker="$(command -v rust-lld || command -v wasm-ld || command -v wasm-ld-19 || true)"
     [ -n "$linker" ] || { say "no linker for wasm; run: apt-get install lld-19"; exit 1; }
     say "with Debian's $(/usr/bin/rustc --version), std built from source"
     RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER="$linker" \
-        /usr/bin/cargo build --locked --package stateful-failover --lib --profile policy --target "$TARGET" -Zbuild-std=std,panic_abort "$@" >&2
+        /usr/bin/cargo build --locked --package stateful-failover --lib --profile policy --target "$TARGET" -Zbuild-std=std,panic_abort -Zbuild-std-features= "$@" >&2
 fi
 echo "target/$TARGET/policy/stateful_failover.wasm"

@@ -48,7 +48,7 @@ const WRONG: [(&str, &str, &str); 1] = [(
 
 #[test]
 fn templates_print_what_kubectl_prints() {
-    let mut vectors: Vectors = serde_json::from_str(include_str!("../testdata/vectors/jsonpath.json")).unwrap();
+    let mut vectors: Vectors = serde_json::from_str(include_str!("../../testdata/vectors/jsonpath.json")).unwrap();
     // The file holds the status `database` twice, once under the name `deployment`. What kubectl printed for the whole
     // of the status `deployment` shows which document it was really run on.
     let whole = vectors.vectors.iter().find(|vector| vector.status == "deployment" && vector.json_path == "{@}");

@@ -25,7 +25,7 @@ impl Installed {
     fn by_readme() -> Self {
         let folder = std::env::temp_dir().join(format!("install-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let path = format!("{}:{}", project("e2e-tests/tests/install").display(), std::env::var("PATH").unwrap());
+        let path = format!("{}:{}", project("e2e-tests/tests/e2e/install").display(), std::env::var("PATH").unwrap());
         let output = Command::new("sh")
             .args(["-euc", &commands()])
             .envs([("PATH", path.as_str()), ("KARMADA", "karmada.config"), ("MEMBERS", "member1 member2")])

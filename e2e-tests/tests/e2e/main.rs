@@ -1,0 +1,13 @@
+//! The policy, core and module, at its edge: requests in, verdicts and patches out. One executable, since each that links the
+//! engine takes seconds to build.
+
+mod cases;
+mod documents;
+mod feed;
+mod install;
+mod kwctl;
+mod lint;
+mod module;
+mod preserve;
+mod recordings;
+mod restore;
