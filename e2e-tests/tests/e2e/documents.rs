@@ -6,16 +6,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use e2e_tests::metadata::{Metadata, Rule};
+use e2e_tests::metadata::{ContextAwareResource, Metadata, Rule};
 use e2e_tests::policy::{Module, Policy};
 use e2e_tests::project;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{MatchCondition, MutatingWebhookConfiguration, RuleWithOperations};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use serde::Deserialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 fn metadata() -> Metadata {
@@ -100,10 +101,86 @@ fn all_propagation_policies_are_sound() {
     assert!(count >= 2);
 }
 
-fn parse<T: DeserializeOwned>(document: &Value) {
-    if let Err(error) = serde_json::from_value::<T>(document.clone()) {
-        panic!("{error}: {document}");
+/// Parses `document` into `T`, which has to know all of its fields: k8s-openapi passes over those that it does not know, and an
+/// API server too.
+fn parse<T: DeserializeOwned + Serialize>(document: &Value) {
+    let parsed: T = serde_json::from_value(document.clone()).unwrap_or_else(|error| panic!("{error}: {document}"));
+    if let Some(path) = missing(document, &serde_json::to_value(parsed).unwrap()) {
+        panic!("{path} is no field of {}", document["kind"]);
     }
+}
+
+/// The first field of `document` that `parsed` does not have.
+fn missing(document: &Value, parsed: &Value) -> Option<String> {
+    match (document, parsed) {
+        (Value::Object(fields), Value::Object(known)) => {
+            fields.iter().find_map(|(name, value)| match known.get(name) {
+                Some(known) => missing(value, known).map(|path| format!("/{name}{path}")),
+                None => Some(format!("/{name}")),
+            })
+        }
+        (Value::Array(items), Value::Array(known)) => {
+            items.iter().zip(known).find_map(|(item, known)| missing(item, known).map(|path| format!("/-{path}")))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+#[should_panic(expected = "/spec/selektor is no field of \"Service\"")]
+fn unknown_fields_are_found() {
+    parse::<Service>(&json!({"apiVersion": "v1", "kind": "Service", "metadata": {}, "spec": {"selektor": {}}}));
+}
+
+/// What a policy is to Kubewarden's controller. Source: the CustomResourceDefinition `clusteradmissionpolicies` of 1.36.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ClusterAdmissionPolicy {
+    api_version: String,
+    kind: String,
+    metadata: ObjectMeta,
+    spec: ClusterAdmissionPolicySpec,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ClusterAdmissionPolicySpec {
+    #[serde(default)]
+    policy_server: Option<String>,
+    module: String,
+    #[serde(default)]
+    mode: Option<String>,
+    mutating: bool,
+    #[serde(default)]
+    failure_policy: Option<String>,
+    #[serde(default)]
+    timeout_seconds: Option<u8>,
+    #[serde(default)]
+    timeout_eval_seconds: Option<u8>,
+    #[serde(default)]
+    background_audit: Option<bool>,
+    rules: Vec<RuleWithOperations>,
+    #[serde(default)]
+    match_conditions: Vec<MatchCondition>,
+    #[serde(default)]
+    namespace_selector: Option<LabelSelector>,
+    #[serde(default)]
+    context_aware_resources: Vec<ContextAwareResource>,
+    settings: Value,
+}
+
+/// A policy of a standalone policy server, which passes over keys that it does not know.
+/// Source: `kubewarden/adm-controller`, `crates/policy-server/src/config.rs` of 1.36.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ServerPolicy {
+    module: String,
+    policy_mode: String,
+    allowed_to_mutate: bool,
+    host_capabilities: Vec<String>,
+    context_aware_resources: Vec<ContextAwareResource>,
+    timeout_eval_seconds: u8,
+    settings: Value,
 }
 
 /// Every document in deploy/ is of a type that is known here; those that k8s-openapi has parse into it.
@@ -126,10 +203,21 @@ fn manifests_are_what_they_claim() {
                 "ClusterRole" => parse::<ClusterRole>(&document),
                 "ClusterRoleBinding" => parse::<ClusterRoleBinding>(&document),
                 "Kustomization" => kustomization(path.parent().unwrap(), &document),
-                "ClusterAdmissionPolicy" | "Issuer" | "Certificate" => {}
+                "ClusterAdmissionPolicy" => parse::<ClusterAdmissionPolicy>(&document),
+                // Of cert-manager.
+                "Issuer" | "Certificate" => {}
                 other => panic!("{}: unknown kind `{other}`", path.display()),
             }
         }
+    }
+    for (page, documents) in yaml_blocks() {
+        for policy in documents.iter().filter(|document| document["kind"] == "ClusterAdmissionPolicy") {
+            println!("{}", page.display());
+            parse::<ClusterAdmissionPolicy>(policy);
+        }
+    }
+    for policy in read("deploy/control-plane/policy-server/policies.yml")[0].as_object().unwrap().values() {
+        parse::<ServerPolicy>(policy);
     }
 }
 
