@@ -7,6 +7,7 @@ mod feed;
 mod install;
 mod kwctl;
 mod lint;
+mod match_conditions;
 mod module;
 mod preserve;
 mod recordings;
