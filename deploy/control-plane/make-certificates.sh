@@ -1,9 +1,10 @@
 #!/bin/sh
 # Prints the Secret with a CA and the policy server's certificate, for host clusters without cert-manager.
-# Usage: make-certificates.sh | kubectl apply -f -
+# Usage: make-certificates.sh [HOST] | kubectl apply -f -
+# HOST is the name in the webhook's url, by default the one of the Service.
 # They are for ten years, and the CA's key is thrown away. To renew them: docs/operations.md.
 set -eu
-name="stateful-failover.karmada-system.svc"
+name="${1:-stateful-failover.karmada-system.svc}"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 openssl req -x509 -newkey rsa:3072 -nodes -days 3650 -subj "/CN=stateful-failover CA" \
