@@ -50,7 +50,7 @@ fn decide(payload: &[u8]) -> Verdict {
             return Verdict::deny(format!("cannot read the request that the policy engine sent: {error}"));
         }
     };
-    let settings = match Settings::from_json(&payload.settings) {
+    let settings = match Settings::of_request(&payload.settings) {
         Ok(settings) => settings,
         Err(error) => {
             return Verdict::deny(format!("the policy's settings are not valid: {error}"));

@@ -161,7 +161,19 @@ impl Settings {
     /// # Errors
     /// [`SettingsError`] with every error that was found, in the order of the design's table.
     pub fn from_json(json: &Value) -> Result<Self, SettingsError> {
-        let mut errors = Errors::default();
+        Self::read(json, Errors::new(true))
+    }
+
+    /// The settings that come with a request: they were checked as a whole before the engine served any. Patterns are compiled
+    /// where a value is held against them, which would otherwise take longer than most evaluations.
+    ///
+    /// # Errors
+    /// As [`Settings::from_json`], but for patterns that do not compile: those match nothing.
+    pub fn of_request(json: &Value) -> Result<Self, SettingsError> {
+        Self::read(json, Errors::new(false))
+    }
+
+    fn read(json: &Value, mut errors: Errors) -> Result<Self, SettingsError> {
         let root = Object::new(json, Path::root(), &["lint", "guard", "preserve", "feed", "restore"], &mut errors);
         let settings = Self {
             lint: root.choice("lint", &LEVELS, Level::default(), &mut errors),

@@ -90,7 +90,7 @@ impl Policy for Native {
     }
 
     fn validate(&self, request: &Value, settings: &Value, host: &Arc<Host>) -> Result<Answer> {
-        let settings = Settings::from_json(settings)?;
+        let settings = Settings::of_request(settings)?;
         let request = request.to_string();
         let request = Request::from_json(&request)?;
         let verdict = stateful_failover::evaluate(&request, &settings, &host.as_ref());

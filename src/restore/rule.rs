@@ -276,25 +276,19 @@ fn read_variables(rule: &Object<'_>, errors: &mut Errors) -> BTreeMap<String, Va
         const FIELDS: [&str; 6] = ["state", "configMap", "pattern", "reject", "onMissing", "onInvalid"];
         let variable = Object::new(value, path, &FIELDS, errors);
         let source = read_source(&variable, &from_state, errors);
-        let pattern = match variable.string("pattern", errors) {
-            Some(pattern) => Pattern::new(pattern),
-            None => Pattern::label_value(),
-        };
+        let pattern = variable.string("pattern", errors).map_or(Pattern::LabelValue, Pattern::regex);
+        if errors.compiles_patterns
+            && let Err(error) = pattern.check()
+        {
+            errors.add(&variable.path_of("pattern"), format_args!("does not compile: {error}"));
+        }
         let choices = [("Skip", Otherwise::Skip), ("Reject", Otherwise::Reject)];
         let reject = variable.strings("reject", errors);
         let on_missing = variable.choice("onMissing", &choices, Otherwise::Skip, errors);
         let on_invalid = variable.choice("onInvalid", &choices, Otherwise::Reject, errors);
-        match (source, pattern) {
-            (_, Err(error)) => errors.add(&variable.path_of("pattern"), format_args!("does not compile: {error}")),
-            (Some(source), Ok(pattern)) => {
-                variables.insert(name.to_owned(), Variable { source, pattern, reject, on_missing, on_invalid });
-            }
-            // Known all the same, so that templates that use it are not reported too.
-            (None, Ok(pattern)) => {
-                let source = Source::State(String::new());
-                variables.insert(name.to_owned(), Variable { source, pattern, reject, on_missing, on_invalid });
-            }
-        }
+        // Without a source it is known all the same, so that templates that use it are not reported too.
+        let source = source.unwrap_or_else(|| Source::State(String::new()));
+        variables.insert(name.to_owned(), Variable { source, pattern, reject, on_missing, on_invalid });
     }
     variables
 }

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 
 use regex_lite::Regex;
 use thiserror::Error;
 
+use crate::labels::is_label_value;
 use crate::verdict::quote;
 
 /// The names that every template knows, next to a rule's variables.
 pub const BUILT_INS: [&str; 3] = ["namespace", "name", "kind"];
 
-/// A legal, non-empty label value: a variable's default pattern.
+/// A legal, non-empty label value as a regular expression, for a part of a longer text.
 const LABEL_VALUE: &str = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?";
 
 /// What a rule does where it can't be carried out with a variable.
@@ -23,44 +25,74 @@ pub enum Otherwise {
     Reject,
 }
 
-/// A regular expression that must match a whole value.
+/// What a whole value must be.
 #[derive(Debug, Clone)]
-pub struct Pattern {
+pub enum Pattern {
+    /// A legal, non-empty label value.
+    LabelValue,
+    /// A match of a regular expression.
+    Regex(LazyRegex),
+}
+
+/// A regular expression that is compiled when the first value is held against it: the settings are read for every request,
+/// and most requests need few of their patterns.
+#[derive(Debug, Clone)]
+pub struct LazyRegex {
     source: String,
-    whole: Regex,
+    whole: OnceLock<Option<Regex>>,
+}
+
+impl LazyRegex {
+    fn compile(source: &str) -> Result<Regex, regex_lite::Error> {
+        // By itself first: unbalanced parentheses could take the frame apart.
+        Regex::new(source)?;
+        Regex::new(&format!("^(?:{source})$"))
+    }
 }
 
 impl Pattern {
-    /// The pattern in `source`.
+    /// The regular expression in `source`.
+    pub fn regex(source: &str) -> Self {
+        Self::Regex(LazyRegex { source: source.to_owned(), whole: OnceLock::new() })
+    }
+
+    /// Whether it compiles. Nothing matches one that does not.
     ///
     /// # Errors
-    /// It does not compile; the message says where.
-    pub fn new(source: &str) -> Result<Self, regex_lite::Error> {
-        // By itself first: unbalanced parentheses could take the frame apart.
-        Regex::new(source)?;
-        Ok(Self { source: source.to_owned(), whole: Regex::new(&format!("^(?:{source})$"))? })
+    /// Where it does not compile, and why.
+    pub fn check(&self) -> Result<(), regex_lite::Error> {
+        match self {
+            Self::LabelValue => Ok(()),
+            Self::Regex(regex) => LazyRegex::compile(&regex.source).map(drop),
+        }
     }
 
     /// Whether `value` is a legal one.
     pub fn matches(&self, value: &str) -> bool {
-        self.whole.is_match(value)
+        match self {
+            Self::LabelValue => !value.is_empty() && is_label_value(value),
+            Self::Regex(regex) => regex
+                .whole
+                .get_or_init(|| LazyRegex::compile(&regex.source).ok())
+                .as_ref()
+                .is_some_and(|whole| whole.is_match(value)),
+        }
     }
 
-    /// A legal, non-empty label value.
-    ///
-    /// # Errors
-    /// None: it compiles, as a test shows.
-    pub fn label_value() -> Result<Self, regex_lite::Error> {
-        Self::new(LABEL_VALUE)
+    /// As a regular expression.
+    fn source(&self) -> &str {
+        match self {
+            Self::LabelValue => LABEL_VALUE,
+            Self::Regex(regex) => &regex.source,
+        }
     }
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.source == LABEL_VALUE {
-            f.write_str("a legal, non-empty label value")
-        } else {
-            write!(f, "a match of `{}`", self.source)
+        match self {
+            Self::LabelValue => f.write_str("a legal, non-empty label value"),
+            Self::Regex(regex) => write!(f, "a match of `{}`", regex.source),
         }
     }
 }
@@ -185,7 +217,7 @@ impl Template {
             match part {
                 Part::Text(literal) => pattern.push_str(&regex_lite::escape(literal)),
                 Part::Variable(name) => match (variables.get(name), built_ins.get(name.as_str())) {
-                    (Some(variable), _) => pattern.push_str(&format!("(?:{})", variable.pattern.source)),
+                    (Some(variable), _) => pattern.push_str(&format!("(?:{})", variable.pattern.source())),
                     (None, Some(value)) => pattern.push_str(&regex_lite::escape(value)),
                     (None, None) => return false,
                 },
@@ -231,19 +263,20 @@ mod tests {
 
     #[test]
     fn patterns_match_whole_values() {
-        let hex = Pattern::new("[0-9a-f]{4}|x").unwrap();
-        assert!(hex.matches("12ab") && hex.matches("x"));
+        let hex = Pattern::regex("[0-9a-f]{4}|x");
+        assert!(hex.check().is_ok() && hex.matches("12ab") && hex.matches("x"));
         assert!(!hex.matches("12abc") && !hex.matches("x\n") && !hex.matches("xx"));
-        assert!(Pattern::new("a)|(?:b").is_err());
+        let unbalanced = Pattern::regex("a)|(?:b");
+        assert!(unbalanced.check().is_err() && !unbalanced.matches("a") && !unbalanced.matches("b"));
     }
 
     #[test]
     fn the_default_pattern_is_the_grammar_of_label_values() {
-        let pattern = Pattern::label_value().unwrap();
+        let pattern = Pattern::regex(LABEL_VALUE);
         let longest = "a".repeat(63);
         let too_long = "a".repeat(64);
         for value in ["a", "a-b", "..-.._x", "s3://b", "1.6e+06", "", "a.", "é", longest.as_str(), too_long.as_str()] {
-            assert_eq!(pattern.matches(value), !value.is_empty() && crate::labels::is_label_value(value), "{value:?}");
+            assert_eq!(pattern.matches(value), Pattern::LabelValue.matches(value), "{value:?}");
         }
     }
 }

@@ -40,23 +40,32 @@ impl fmt::Display for Path {
 }
 
 /// The errors so far, in the order of the settings.
-#[derive(Debug, Default)]
-pub struct Errors(Vec<String>);
+#[derive(Debug)]
+pub struct Errors {
+    messages: Vec<String>,
+    /// Whether patterns that do not compile are errors here.
+    pub compiles_patterns: bool,
+}
 
 impl Errors {
+    /// None so far.
+    pub fn new(compiles_patterns: bool) -> Self {
+        Self { messages: Vec::new(), compiles_patterns }
+    }
+
     /// Notes what is wrong at `path`.
     pub fn add(&mut self, path: &Path, message: impl fmt::Display) {
-        self.0.push(format!("{path}: {message}"));
+        self.messages.push(format!("{path}: {message}"));
     }
 
     /// All of them.
     pub fn into_messages(self) -> Vec<String> {
-        self.0
+        self.messages
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.messages.len()
     }
 }
 
