@@ -16,7 +16,7 @@ demo: policy.wasm
 
 # The linters, which compile the tests, and the module's build have nothing to wait for in one another.
 test:
-	@command -v docker-registry >/dev/null || tools/apt-install.sh docker-registry
+	@for tool in docker-registry openssl; do command -v $$tool >/dev/null || tools/apt-install.sh $$tool || exit 1; done
 	$(MAKE) --jobs 2 policy.wasm lint
 	$(MAKE) annotated-policy.wasm ANNOTATE=target/debug/annotate
 	$(CLIPPY) test $(EVERYTHING)
