@@ -22,3 +22,14 @@ use std::path::{Path, PathBuf};
 pub fn project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
+
+/// The blocks of commands under `## Install` in the README, in their order.
+///
+/// # Panics
+/// The README can't be read, or has no such section: both are faults of the project.
+pub fn install_commands() -> Vec<String> {
+    let readme = std::fs::read_to_string(project("README.md")).expect("the project has a README");
+    let install = readme.split("\n## Install\n").nth(1).expect("the README has a section Install");
+    let section = install.split("\n## ").next().unwrap_or_default();
+    section.split("```sh\n").skip(1).filter_map(|block| block.split("```").next()).map(str::to_owned).collect()
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use e2e_tests::metadata;
 use e2e_tests::policy::{Module, Policy};
-use e2e_tests::project;
+use e2e_tests::{install_commands, project};
 use publish::{Access, pull};
 use serde_json::Value;
 
@@ -57,13 +57,6 @@ impl Drop for Registry {
     }
 }
 
-/// The first block of commands under `## Install` in the README.
-fn install_commands() -> String {
-    let readme = std::fs::read_to_string(project("README.md")).unwrap();
-    let install = readme.split("\n## Install\n").nth(1).unwrap().split("\n## ").next().unwrap();
-    install.split("```sh\n").nth(1).unwrap().split("```").next().unwrap().to_owned()
-}
-
 /// A copy of the project to work in: `deploy` is its own, since the commands change it.
 fn working_copy(folder: &Path) -> PathBuf {
     let copy = folder.join("project");
@@ -87,7 +80,7 @@ async fn publish_pull_run() {
     let registry = Registry::start();
     let copy = working_copy(&registry.folder);
     let output = Command::new("sh")
-        .args(["-euc", &install_commands()])
+        .args(["-euc", &install_commands()[0]])
         .env("REGISTRY", format!("{}/policies", registry.host))
         .env("MAKEFLAGS", "--no-print-directory --silent")
         .env("PUBLISH", env!("CARGO_BIN_EXE_publish"))

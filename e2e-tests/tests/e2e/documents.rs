@@ -23,7 +23,8 @@ fn metadata() -> Metadata {
     Metadata::parse(&fs::read_to_string(project("policy-metadata.yml")).unwrap()).unwrap()
 }
 
-fn documents(text: &str) -> Vec<Value> {
+/// The documents of a YAML file.
+pub(crate) fn documents(text: &str) -> Vec<Value> {
     let documents = serde_yaml_ng::Deserializer::from_str(text);
     documents.map(|document| Value::deserialize(document).unwrap_or_else(|error| panic!("{error}: {text}"))).collect()
 }

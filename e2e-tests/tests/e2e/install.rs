@@ -7,16 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use e2e_tests::project;
-use serde::Deserialize;
+use e2e_tests::{install_commands, project};
 use serde_json::{Value, json};
 
-/// The blocks of commands under `## Install` in the README, without the one that publishes.
-fn commands() -> String {
-    let readme = fs::read_to_string(project("README.md")).unwrap();
-    let install = readme.split("\n## Install\n").nth(1).unwrap().split("\n## ").next().unwrap();
-    install.split("```sh\n").skip(2).map(|block| block.split("```").next().unwrap()).collect()
-}
+use crate::documents::documents;
 
 /// What the API servers hold after the commands.
 struct Installed(PathBuf);
@@ -27,7 +21,8 @@ impl Installed {
         fs::create_dir_all(&folder).unwrap();
         let path = format!("{}:{}", project("e2e-tests/tests/e2e/install").display(), std::env::var("PATH").unwrap());
         let output = Command::new("sh")
-            .args(["-euc", &commands()])
+            // The first block publishes.
+            .args(["-euc", &install_commands()[1..].concat()])
             .envs([("PATH", path.as_str()), ("KARMADA", "karmada.config"), ("MEMBERS", "member1 member2")])
             .env("APPLIED", &folder)
             .current_dir(project(""))
@@ -39,10 +34,7 @@ impl Installed {
 
     fn objects(&self, server: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.0.join(server).with_extension("yaml")).unwrap();
-        serde_yaml_ng::Deserializer::from_str(&text)
-            .map(|document| Value::deserialize(document).unwrap())
-            .filter(|document| !document.is_null())
-            .collect()
+        documents(&text).into_iter().filter(|document| !document.is_null()).collect()
     }
 
     fn object(&self, server: &str, kind: &str, name: &str) -> Value {

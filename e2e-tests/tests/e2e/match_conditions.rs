@@ -10,6 +10,8 @@ use e2e_tests::recording::read;
 use e2e_tests::replay::Replay;
 use serde_json::{Value, json};
 
+use crate::recordings::settings;
+
 fn condition() -> Program {
     let policy = std::fs::read_to_string(project("deploy/member/policy.yaml")).unwrap();
     let policy: Value = serde_yaml_ng::from_str(&policy).unwrap();
@@ -38,8 +40,7 @@ fn holds(condition: &Program, object: &Value, old_object: &Value) -> bool {
 #[test]
 fn restore_sees_what_moved_and_nothing_else() {
     let condition = condition();
-    let settings = std::fs::read_to_string(project("examples/flinkdeployment.yaml")).unwrap();
-    let settings: Value = serde_yaml_ng::from_str(&settings).unwrap();
+    let settings = settings();
     let (mut created, mut updated, mut passed_over) = (0, 0, 0);
     for recording in ["application-failover-native", "cluster-failover", "repeated-failover", "unreachable-source"] {
         let requests = read(&project(&format!("testdata/recordings/{recording}.jsonl"))).unwrap();

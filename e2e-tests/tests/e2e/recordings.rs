@@ -15,7 +15,8 @@ const HISTORY: &str = "/metadata/annotations/stateful-failover~1history";
 const STATE: &str = "/metadata/annotations/stateful-failover~1state";
 const APPLICATION_CONTROLLER: &str = "resource-binding-application-failover-controller";
 
-fn settings() -> Value {
+/// The settings that the recordings are replayed with.
+pub(crate) fn settings() -> Value {
     serde_yaml_ng::from_str(&std::fs::read_to_string(project("examples/flinkdeployment.yaml")).unwrap()).unwrap()
 }
 
