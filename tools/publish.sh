@@ -18,7 +18,5 @@ if [ -z "${PUBLISH:-}" ] && command -v kwctl >/dev/null; then
     esac
     kwctl push ${sources:+--sources-path "$sources"} annotated-policy.wasm "registry://$reference"
 else
-    # The single-line annotations of the metadata are those of the manifest.
-    annotations="$(sed -n 's/^  \(io\.[A-Za-z.]*\): *\(.*\)$/"\1": "\2"/p' policy-metadata.yml | paste -sd, -)"
-    ${PUBLISH:-cargo run --locked --quiet --package publish --} annotated-policy.wasm "{$annotations}" "$reference"
+    ${PUBLISH:-cargo run --locked --quiet --package publish --} annotated-policy.wasm policy-metadata.yml "$reference"
 fi

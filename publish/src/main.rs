@@ -8,15 +8,25 @@ use std::env;
 
 use anyhow::{Context, Result, bail};
 use publish::{Access, push};
+use serde::Deserialize;
+
+/// As much of policy-metadata.yml as goes to the registry.
+#[derive(Deserialize)]
+struct Metadata {
+    annotations: BTreeMap<String, String>,
+}
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [module, annotations, reference] = arguments.as_slice() else {
-        bail!("usage: publish MODULE ANNOTATIONS REFERENCE (annotations: a JSON object)");
+    let [module, metadata, reference] = arguments.as_slice() else {
+        bail!("usage: publish MODULE METADATA REFERENCE");
     };
     let module = std::fs::read(module).with_context(|| module.clone())?;
-    let annotations: BTreeMap<String, String> = serde_json::from_str(annotations).context("ANNOTATIONS")?;
+    let metadata = std::fs::read_to_string(metadata).with_context(|| metadata.clone())?;
+    let Metadata { mut annotations } = serde_yaml_ng::from_str(&metadata).context("the metadata can't be read")?;
+    // As kwctl does: an annotation of several lines is no matter of the manifest.
+    annotations.retain(|_, value| !value.contains('\n'));
     let host = reference.split(['/', ':']).next().unwrap_or_default();
     let credentials = env::var("REGISTRY_USER").ok().zip(env::var("REGISTRY_PASSWORD").ok());
     let access = Access { is_insecure: matches!(host, "localhost" | "127.0.0.1"), credentials };
