@@ -14,7 +14,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 1
     token="$(read_token)"
 done
-[ -n "$token" ] || { echo "make-kubeconfig: nothing has put a token into the Secret stateful-failover-token" >&2; exit 1; }
+[ -n "$token" ] || { echo "make-kubeconfig: the Secret karmada-system/stateful-failover-token has no token; see whether Karmada's kube-controller-manager runs its controller serviceaccount-token" >&2; exit 1; }
 authority="$(kubectl --kubeconfig "$karmada" config view --raw --minify --flatten --output 'jsonpath={.clusters[0].cluster.certificate-authority-data}')"
 kubeconfig="$(cat <<END
 apiVersion: v1

@@ -3,5 +3,5 @@
 # reads from the host cluster. Usage: make-webhook.sh | kubectl --kubeconfig KARMADA apply -f -
 set -eu
 authority="$(kubectl --namespace karmada-system get secret stateful-failover-tls --output 'jsonpath={.data.ca\.crt}')"
-[ -n "$authority" ] || { echo "make-webhook: the Secret stateful-failover-tls has no ca.crt" >&2; exit 1; }
+[ -n "$authority" ] || { echo "make-webhook: the Secret karmada-system/stateful-failover-tls has no ca.crt; run make-certificates.sh, or wait for cert-manager" >&2; exit 1; }
 sed "s|caBundle: .*|caBundle: $authority|" "$(dirname "$0")/karmada/webhook.yaml"
