@@ -20,6 +20,28 @@ use crate::verdict::{Verdict, chain, quote, warning};
 /// What is read of a binding; its metadata comes along.
 const BINDING_FIELDS: [&str; 4] = ["spec.clusters", "spec.gracefulEvictionTasks", "spec.requiredBy", "spec.resource"];
 
+/// The Work's binding, as far as this stage could see it.
+#[derive(Debug)]
+pub enum Owner {
+    /// This one.
+    Binding(Value),
+    /// It could not be read, and the settings let the Work pass.
+    Unknown,
+    /// The Work is not Karmada's, or its binding is gone.
+    None,
+}
+
+impl Owner {
+    /// Whether the binding propagates the object of that reference, as far as is known.
+    pub fn propagates(&self, reference: ObjectReference<'_>) -> bool {
+        match self {
+            Self::Binding(binding) => Binding::new(binding).resource() == reference,
+            Self::Unknown => true,
+            Self::None => false,
+        }
+    }
+}
+
 /// Feeds the state of the Work's binding into `work`, or keeps what was fed into `old`, the stored Work.
 pub fn review(
     request: &Request<'_>,
@@ -27,35 +49,38 @@ pub fn review(
     old: Option<&Value>,
     settings: &FeedSettings,
     cluster: &impl Cluster,
-) -> Verdict {
+) -> (Verdict, Owner) {
     let view = Work::new(work);
     let Some(reference) = view.binding() else {
-        return Verdict::accept().with_note("the Work's annotations name no binding");
+        return (Verdict::accept().with_note("the Work's annotations name no binding"), Owner::None);
     };
     let Some(member) = karmada::cluster_of_namespace(&request.namespace) else {
-        return Verdict::accept().with_note("the Work is not in the namespace of a member cluster");
+        let note = "the Work is not in the namespace of a member cluster";
+        return (Verdict::accept().with_note(note), Owner::None);
     };
 
     let mut warnings = Vec::new();
     let error = match find_binding(work, &reference, cluster) {
         Ok(Ok(binding)) => {
-            let binding = Binding::new(&binding);
-            let feed = Feed::choose(binding, member, request.is_create(), settings, &mut warnings);
-            return write(work, old, feed.as_ref(), Some(binding.resource()), warnings);
+            let view = Binding::new(&binding);
+            let feed = Feed::choose(view, member, request.is_create(), settings, &mut warnings);
+            let verdict = write(work, old, feed.as_ref(), Some(view.resource()), warnings);
+            return (verdict, Owner::Binding(binding));
         }
-        Ok(Err(why_not)) => return Verdict::accept().with_note(why_not),
+        Ok(Err(why_not)) => return (Verdict::accept().with_note(why_not), Owner::None),
         Err(error) => error,
     };
     let problem = format!("cannot read {}: {error}", describe(&reference));
-    match settings.on_lookup_failure {
+    let verdict = match settings.on_lookup_failure {
         OnLookupFailure::Reject => {
-            Verdict::deny(format!("{problem}; {} waits, Karmada tries again", request.describe()))
+            Verdict::deny(format!("{problem}; {} is held back; Karmada will retry", request.describe()))
         }
         OnLookupFailure::Accept => {
             warnings.push(warning(&format!("state not fed: {problem}")));
             write(work, old, None, None, warnings)
         }
-    }
+    };
+    (verdict, Owner::Unknown)
 }
 
 /// The binding of the Work, or why it does not count.
@@ -163,7 +188,7 @@ impl Feed {
                 }
             }
         }
-        metadata::set_annotation(manifest, STATE_ANNOTATION, Some(state::to_annotation(&self.state)))?;
+        metadata::set_annotation(manifest, STATE_ANNOTATION, state::to_annotation(&self.state))?;
         metadata::set_label(manifest, TYPE_LABEL, self.failover_type.as_str())?;
         if is_label_value(&self.from) {
             metadata::set_label(manifest, FROM_LABEL, &self.from)?;
@@ -244,11 +269,7 @@ fn keep(manifest: &mut Value, old: &Value) -> Result<(), MetadataError> {
         return Ok(());
     };
     if metadata::annotation(manifest, STATE_ANNOTATION).is_none() {
-        metadata::set_annotation(
-            manifest,
-            STATE_ANNOTATION,
-            metadata::annotation(old, STATE_ANNOTATION).map(str::to_owned),
-        )?;
+        metadata::set_annotation(manifest, STATE_ANNOTATION, state::to_annotation(&state))?;
     }
     let aliases = state
         .iter()

@@ -43,6 +43,7 @@ pub mod restore;
 pub mod settings;
 pub mod state;
 pub mod verdict;
+pub mod workload_match;
 
 pub use cluster::Cluster;
 pub use request::Request;
@@ -98,7 +99,7 @@ pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Clust
                     lint::review(&object, old, &request.describe(), settings.lint, &settings.feed.purge_modes)
                 }
                 Stage::Preserve => review_binding(&object, old, settings),
-                Stage::Feed => feed::review(request, &object, old, &settings.feed, cluster),
+                Stage::Feed => review_work(request, &object, old, settings, cluster),
                 Stage::Restore => restore::review(request, &object, old, &settings.restore, cluster),
             }
         }
@@ -124,5 +125,42 @@ fn review_binding(binding: &Value, old: Option<&Value>, settings: &Settings) -> 
     let mut verdict = preserve::review(binding, old, &settings.preserve);
     verdict.warnings.append(&mut guarded.warnings);
     verdict.audit_annotations.append(&mut guarded.audit_annotations);
+    verdict
+}
+
+/// Both stages that look at Works: the state is fed to a manifest, and restored in it.
+fn review_work(
+    request: &Request<'_>,
+    work: &Value,
+    old: Option<&Value>,
+    settings: &Settings,
+    cluster: &impl Cluster,
+) -> Verdict {
+    let (mut verdict, owner) = feed::review(request, work, old, &settings.feed, cluster);
+    if !verdict.is_allowed() || settings.restore.is_empty() {
+        return verdict;
+    }
+    let fed = match &verdict.outcome {
+        Outcome::Mutate(fed) => fed,
+        _ => work,
+    };
+    let is_resource = |reference: karmada::ObjectReference<'_>| owner.propagates(reference);
+    match restore::work::carry_out_in(fed, old, is_resource, &settings.restore, cluster) {
+        Ok(mut restoration) => {
+            if let Some(restored) = restoration.object {
+                verdict.outcome = Verdict::mutate(work, restored).outcome;
+            }
+            if !restoration.done.is_empty() {
+                verdict.audit_annotations.insert("restore", restoration.done.join("; "));
+            }
+            verdict.warnings.append(&mut restoration.warnings);
+            verdict.notes.append(&mut restoration.notes);
+        }
+        Err(mut failure) => {
+            failure.workload = format!("{} in {}", failure.workload, request.describe());
+            let audit_annotations = [("restore", format!("{} failed", failure.what()))].into();
+            verdict = Verdict { audit_annotations, ..Verdict::deny(failure.to_string()) };
+        }
+    }
     verdict
 }

@@ -36,23 +36,21 @@ pub fn set_label(object: &mut Value, key: &str, value: &str) -> Result<(), Metad
     Ok(())
 }
 
-/// Writes the annotation `key`, or takes it away for `None`. What is absent or null is created only to write.
+/// Writes the annotation `key`. `metadata` and `annotations` are created where they are absent or null.
 ///
 /// # Errors
-/// Where `metadata` or `annotations` is something else than an object and there is something to write.
-pub fn set_annotation(object: &mut Value, key: &str, value: Option<String>) -> Result<(), MetadataError> {
-    match value {
-        Some(value) => {
-            let annotations = child(metadata(object)?, "annotations", "metadata.annotations")?;
-            annotations.insert(key.to_owned(), Value::from(value));
-        }
-        None => {
-            if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
-                annotations.remove(key);
-            }
-        }
-    }
+/// Where one of them is something else than an object.
+pub fn set_annotation(object: &mut Value, key: &str, value: String) -> Result<(), MetadataError> {
+    let annotations = child(metadata(object)?, "annotations", "metadata.annotations")?;
+    annotations.insert(key.to_owned(), Value::from(value));
     Ok(())
+}
+
+/// Removes the annotation `key`.
+pub fn remove_annotation(object: &mut Value, key: &str) {
+    if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
+        annotations.remove(key);
+    }
 }
 
 fn metadata(object: &mut Value) -> Result<&mut Map<String, Value>, MetadataError> {

@@ -268,7 +268,13 @@ impl<'a> Preservation<'a> {
                 karmada::set_clusters_before_failover(task, clusters.iter().map(String::as_str));
             }
         }
-        metadata::set_annotation(binding, HISTORY_ANNOTATION, self.history.to_annotation())
+        match self.history.to_annotation() {
+            Some(history) => metadata::set_annotation(binding, HISTORY_ANNOTATION, history),
+            None => {
+                metadata::remove_annotation(binding, HISTORY_ANNOTATION);
+                Ok(())
+            }
+        }
     }
 }
 

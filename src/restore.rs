@@ -1,31 +1,32 @@
-//! The stage `restore`: in the member cluster, the state that was fed to a workload is turned into the fields that the
-//! application resumes from, and kept there.
+//! The stage `restore`: the state that was fed to a workload is turned into the fields that the application resumes from,
+//! and kept there. In the Karmada control plane that is a manifest in a Work, in a member cluster the object itself.
 //!
-//! A CREATE carries the rules out and notes in the object's annotation what they changed. An UPDATE goes by that
-//! record: what Karmada or GitOps reverted is put back, what a person changed is left.
+//! A CREATE carries the rules out and records what they changed. An UPDATE follows that record: what Karmada or a GitOps
+//! tool reverted is written back, what a person changed is left.
 
 mod edit;
 pub mod path;
+pub mod place;
 pub mod record;
 pub mod rule;
 pub mod variable;
+pub mod work;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::cluster::{Cluster, Get, LookupError};
+use crate::cluster::{Cluster, LookupError};
 use crate::karmada::ObjectReference;
 use crate::metadata::{self, MetadataError};
 use crate::request::Request;
-use crate::state::{self, State};
-use crate::verdict::{Outcome, Verdict, chain, quote, warning};
-use edit::{append_to_list, append_to_text, covers};
-use path::{EditError, Path};
-use record::{Change, Earlier, Record, Records};
-use rule::{Edit, Mode, OnUpdate, Rule};
-use variable::{Otherwise, Source, Values, Variable};
+use crate::verdict::{Verdict, chain, quote, warning};
+use place::{EditError, MAX_PLACES};
+use record::{Entry, Fate, RECORD_ANNOTATION, Record, Versions, undo};
+use rule::{OnUpdate, Rule};
+use variable::{ConfigMaps, FedState, Readiness, Source, Values, resolve};
 
 /// Set by a person, with a reason: rules leave the object alone.
 pub const SKIP_ANNOTATION: &str = "stateful-failover/skip";
@@ -33,9 +34,9 @@ pub const SKIP_ANNOTATION: &str = "stateful-failover/skip";
 /// Why a rule can't be carried out.
 #[derive(Debug, Error)]
 enum RuleError {
-    #[error("variable `{name}` is {}, expected {expected}{}; check `statePreservation` of the PropagationPolicy that moved it", quote(.value), rejected(*.is_rejected))]
-    Invalid { name: String, value: String, expected: String, is_rejected: bool },
-    #[error("variable `{name}` has no value ({why}); it is `onMissing: Reject`")]
+    #[error("variable `{name}` is {}, expected {expected}{}; check {remedy}", quote(.value), if *.is_rejected { " and not listed in `reject`" } else { "" })]
+    Invalid { name: String, value: String, expected: String, is_rejected: bool, remedy: String },
+    #[error("variable `{name}` has no value ({why}) and `onMissing` is Reject")]
     Missing { name: String, why: String },
     #[error("cannot read {object}")]
     Lookup {
@@ -43,8 +44,8 @@ enum RuleError {
         #[source]
         cause: LookupError,
     },
-    #[error("`{0}` has no value yet: the object has a generateName")]
-    NoBuiltIn(String),
+    #[error("`{{{name}}}` has no value: {}", if .name == "name" { "the object has a generateName and no name yet" } else { "the object is cluster-scoped" })]
+    NoBuiltIn { name: String },
     #[error("variable `{name}` is {}, expected {expected}", quote(.value))]
     Type { name: String, value: String, expected: &'static str },
     #[error("cannot write `{path}`")]
@@ -55,23 +56,67 @@ enum RuleError {
     },
     #[error("cannot append to `{path}`: it is {found}, expected {expected}")]
     Append { path: String, found: &'static str, expected: &'static str },
-    #[error("cannot write `{path}`: rule {} writes `{other}`; let one rule write both", quote(.rule))]
+    #[error("`{path}` overlaps `{other}`, which rule {} writes; move both into one rule", quote(.rule))]
     Overlap { path: String, other: String, rule: String },
+    #[error("the rule leads to more than {MAX_PLACES} places")]
+    TooManyPlaces,
+    #[error(
+        "the annotation `{RECORD_ANNOTATION}` would have {size} bytes beside {others} of other annotations, more than an API \
+         server takes; replace or remove smaller parts of the object"
+    )]
+    TooLarge { size: usize, others: usize },
     #[error("cannot write the restore record")]
     Record(#[from] MetadataError),
 }
 
-/// A rule that failed (or none, where it is the record), and why.
-type Failure<'a> = (Option<&'a Rule>, RuleError);
-
-fn rejected(is_rejected: bool) -> &'static str {
-    if is_rejected { " and none of `reject`" } else { "" }
+impl RuleError {
+    fn at(path: impl fmt::Display, cause: EditError) -> Self {
+        Self::Edit { path: path.to_string(), cause }
+    }
 }
 
-/// How often rules are carried out or kept until nothing changes; more than once only where they build on one another.
-const MAX_PASSES: usize = 8;
+/// A workload on its way into storage: an object in a member cluster, or a manifest in a Work.
+#[derive(Debug, Clone, Copy)]
+pub struct Workload<'a> {
+    /// Group and kind, and the names as far as they are known before it is stored.
+    pub reference: ObjectReference<'a>,
+    /// The object.
+    pub object: &'a Value,
+    /// What is stored of it; `None` where it is created.
+    pub old: Option<&'a Value>,
+}
 
-/// Carries out `rules` on `object`, or keeps what they once changed in `old`, the stored object.
+/// What the rules did to a workload.
+#[derive(Debug, Default)]
+pub struct Restoration {
+    /// The object with the rules carried out; `None` where it stays as it came.
+    pub object: Option<Value>,
+    /// What was done, for the audit annotation.
+    pub done: Vec<String>,
+    /// For the client.
+    pub warnings: Vec<String>,
+    /// For the engine's log.
+    pub notes: Vec<String>,
+}
+
+/// A rule that failed, and why. Prints as ``rule `name`: <workload>: <why>``.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{what}: {workload}: {why}")]
+pub struct Failure {
+    what: String,
+    /// The workload, as messages name it.
+    pub workload: String,
+    why: String,
+}
+
+impl Failure {
+    /// ``rule `name` ``, or `restore` where it is no single rule's.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+}
+
+/// Carries out `rules` on the object of a request in a member cluster, or keeps what they once changed there.
 pub fn review(
     request: &Request<'_>,
     object: &Value,
@@ -85,469 +130,388 @@ pub fn review(
         namespace: &request.namespace,
         name: &request.name,
     };
-    let rules: Vec<&Rule> = rules.iter().filter(|rule| rule.is_for(reference)).collect();
-    if rules.is_empty() {
-        return Verdict::accept();
-    }
-    if let Some(reason) = metadata::annotation(object, SKIP_ANNOTATION).filter(|reason| !reason.is_empty()) {
-        let mut verdict = Verdict::accept();
-        let text = format!("restore skipped, `{SKIP_ANNOTATION}` says: {}", quote(reason));
-        verdict.warnings.push(warning(&text));
-        verdict.audit_annotations.insert("restore", text);
-        return verdict;
-    }
-    let mut restoration = Restoration {
-        object,
-        state: FedState::of(object),
-        built_ins: built_ins(request, object),
-        cluster,
-        result: object.clone(),
-        records: Records::default(),
-        written: Vec::new(),
-        done: Vec::new(),
-        notes: Vec::new(),
-        warnings: Vec::new(),
-    };
-    let outcome = match old {
-        None => restoration.create(&rules),
-        Some(old) => restoration.update(&rules, old),
-    };
-    match outcome {
-        Ok(()) => restoration.finish(),
-        Err((rule, error)) => {
-            let what = rule.map_or_else(|| "restore".to_owned(), |rule| format!("rule {}", quote(&rule.name)));
-            let mut verdict = Verdict::deny(format!("{what}: {}: {}", request.describe(), chain(&error)));
-            verdict.audit_annotations.insert("restore", format!("{what} failed"));
+    match carry_out(Workload { reference, object, old }, rules, cluster) {
+        Ok(restoration) => {
+            let mut verdict = restoration.object.map_or_else(Verdict::accept, |result| Verdict::mutate(object, result));
+            if !restoration.done.is_empty() {
+                verdict.audit_annotations.insert("restore", restoration.done.join("; "));
+            }
+            verdict.warnings = restoration.warnings;
+            verdict.notes = restoration.notes;
+            verdict
+        }
+        Err(failure) => {
+            let failure = Failure { workload: request.describe(), ..failure };
+            let mut verdict = Verdict::deny(failure.to_string());
+            verdict.audit_annotations.insert("restore", format!("{} failed", failure.what));
             verdict
         }
     }
 }
 
-/// The state that an object brought, and its labels in place of what the annotation does not have.
-struct FedState<'a> {
-    annotation: State,
-    object: &'a Value,
-}
-
-impl<'a> FedState<'a> {
-    fn of(object: &'a Value) -> Self {
-        // A malformed annotation counts as none: the labels are as good, and a rule's pattern checks them.
-        let annotation = state::read_annotation(object).ok().flatten().unwrap_or_default();
-        Self { annotation, object }
+/// Carries out `rules` on a workload that is created, or keeps what they once changed on one that is updated.
+///
+/// # Errors
+/// [`Failure`], where a rule can't be carried out: nothing of any rule may be stored then.
+pub fn carry_out(
+    workload: Workload<'_>,
+    rules: &[Rule],
+    cluster: &impl Cluster,
+) -> Result<Restoration, Failure> {
+    let rules: Vec<&Rule> = rules.iter().filter(|rule| rule.workloads.accepts(workload.reference)).collect();
+    if rules.is_empty() {
+        return Ok(Restoration::default());
     }
-
-    fn get(&self, alias: &str) -> Option<&str> {
-        self.annotation.get(alias).map(String::as_str).or_else(|| metadata::label(self.object, alias))
+    if let Some(reason) = metadata::annotation(workload.object, SKIP_ANNOTATION).filter(|reason| !reason.is_empty()) {
+        let text = format!("restore skipped, `{SKIP_ANNOTATION}` says: {}", quote(reason));
+        return Ok(Restoration { warnings: vec![warning(&text)], done: vec![text], ..Restoration::default() });
+    }
+    let mut review = Review {
+        object: workload.object,
+        rules: &rules,
+        incoming: Record::read(workload.object, &rules),
+        built_ins: built_ins(workload),
+        config_maps: ConfigMaps::new(cluster),
+        restoration: Restoration::default(),
+    };
+    let outcome = match workload.old {
+        None => review.create(),
+        Some(old) => review.update(old),
+    };
+    match outcome {
+        Ok(()) => Ok(review.restoration),
+        Err((rule, error)) => Err(Failure {
+            what: rule.map_or_else(|| "restore".to_owned(), |rule| format!("rule {}", quote(&rule.name))),
+            workload: workload.reference.to_string(),
+            why: chain(&error),
+        }),
     }
 }
 
-fn built_ins(request: &Request<'_>, object: &Value) -> Values {
-    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or(&request.name);
-    let candidates = [("namespace", request.namespace.as_ref()), ("name", name), ("kind", request.kind.kind.as_ref())];
-    candidates
-        .into_iter()
-        .filter(|(_, value)| !value.is_empty())
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
+fn built_ins(workload: Workload<'_>) -> Values {
+    let reference = workload.reference;
+    let name = workload.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or(reference.name);
+    let candidates = [("namespace", reference.namespace), ("name", name), ("kind", reference.kind)];
+    let known = candidates.into_iter().filter(|(_, value)| !value.is_empty());
+    known.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
+
+/// An error, and the rule it is of, if it is one's.
+type RuleFailure<'a> = (Option<&'a Rule>, RuleError);
 
 /// One review under way.
-struct Restoration<'a, C> {
-    /// The object as it came: what conditions and variables look at.
+struct Review<'a, C> {
+    /// The object as it came.
     object: &'a Value,
-    state: FedState<'a>,
+    /// The rules for this kind and namespace.
+    rules: &'a [&'a Rule],
+    /// The record that came with the object.
+    incoming: Record,
     built_ins: Values,
-    cluster: &'a C,
-    result: Value,
-    records: Records,
-    /// The paths of the rules that are carried out, and whether they are set or removed.
-    written: Vec<(&'a Rule, &'a Path, bool)>,
-    done: Vec<String>,
-    notes: Vec<String>,
-    warnings: Vec<String>,
+    config_maps: ConfigMaps<'a, C>,
+    restoration: Restoration,
 }
 
-impl<'a, C: Cluster> Restoration<'a, C> {
-    fn create(&mut self, rules: &[&'a Rule]) -> Result<(), Failure<'a>> {
-        let incoming = Records::read(self.object);
+/// The rules carried out on an object that has no changes of theirs.
+struct Trial<'a> {
+    result: Cow<'a, Value>,
+    record: Record,
+    done: Vec<&'a Rule>,
+    notes: Vec<String>,
+}
+
+impl<'a, C: Cluster> Review<'a, C> {
+    fn create(&mut self) -> Result<(), RuleFailure<'a>> {
+        // API servers call a webhook again on its own result, and an object may have passed the policy before, in the
+        // control plane. What its record says counts where taking it back and carrying the rules out makes the same again.
+        let object = self.object;
+        let claimed = self.standing_claims();
+        let mut confirmed = None;
+        if !claimed.is_empty() {
+            let trial = self.try_on(without(object, &claimed)).ok();
+            confirmed = trial.filter(|trial| claimed.iter().all(|entry| trial.record.confirms(entry)));
+        }
+        let trial = match confirmed {
+            Some(trial) => trial,
+            None => self.try_on(without(object, &[]))?,
+        };
+        self.restoration.notes.extend(trial.notes);
+        if trial.done.is_empty() && self.incoming.is_empty() && FedState::of(self.object).is_fed() {
+            let why = self.restoration.notes.last().map(String::as_str).unwrap_or_default();
+            self.restoration.warnings.push(warning(&format!("state was fed but not restored: {why}")));
+        }
+        let mut record = trial.record;
+        record.pass_on(&self.incoming);
+        if self.shows(&record) {
+            return Ok(());
+        }
+        self.note_set(&record, &trial.done);
+        self.finish(trial.result.into_owned(), record)
+    }
+
+    /// What the record that came with the object says and the object shows.
+    fn standing_claims(&self) -> Vec<Entry<'a>> {
+        let mut claims = self.believed(&self.incoming);
+        claims.retain(|entry| entry.stands_in(self.object).unwrap_or(false));
+        claims
+    }
+
+    /// Whether the object came with this very record, and with all that it says.
+    fn shows(&self, record: &Record) -> bool {
+        !record.is_empty() && *record == self.incoming && self.standing_claims().len() == record.len()
+    }
+
+    /// What of a record the rules could have written, in the order in which they work.
+    fn believed(&self, record: &Record) -> Vec<Entry<'a>> {
+        let entries = self.rules.iter().flat_map(|rule| record.entries_of(rule));
+        entries.filter(|entry| self.could_have_written(entry)).collect()
+    }
+
+    fn could_have_written(&self, entry: &Entry<'_>) -> bool {
+        let accepts = |name: &str, value: &str| match entry.rule.variables.get(name) {
+            Some(variable) => variable.accepts(value),
+            None => self.built_ins.get(name).is_some_and(|built_in| built_in == value),
+        };
+        let Some(set) = &entry.change.set else { return entry.site.edit.is_none() };
+        entry.rule.could_write(&entry.site, set, &accepts)
+    }
+
+    /// Carries the rules out on `base`.
+    fn try_on(&mut self, base: Cow<'a, Value>) -> Result<Trial<'a>, RuleFailure<'a>> {
+        let mut notes = Vec::new();
         let mut ready = Vec::new();
-        for rule in rules {
-            match self.prepare(rule).map_err(|error| (Some(*rule), error))? {
-                Ok(values) => ready.push((*rule, values)),
-                Err(why) => {
-                    // What the rule sets may be what its own conditions look at: called twice by the API server, it no
-                    // longer matches, but what it wrote still stands.
-                    let standing = incoming.get(&rule.name).map(|record| self.standing(rule, record));
-                    self.records.put(&rule.name, standing.unwrap_or_default());
-                    self.notes.push(format!("rule {} not applied: {why}", quote(&rule.name)));
+        for rule in self.rules {
+            match self.prepare(rule, &base)? {
+                Readiness::Ready(values) => ready.push((*rule, values)),
+                Readiness::NotFor(why) => notes.push(format!("rule {} not applied: {why}", quote(&rule.name))),
+            }
+        }
+        check_overlaps(&ready)?;
+        let mut record = Record::default();
+        if ready.is_empty() {
+            return Ok(Trial { result: base, record, done: Vec::new(), notes });
+        }
+        let mut result = base.as_ref().clone();
+        let mut touched = Vec::new();
+        for (rule, values) in &ready {
+            touched.push((*rule, rule.apply(values, &mut result).map_err(|error| (Some(*rule), error))?));
+            record.note_done(&rule.name);
+        }
+        record.note_differences(&base, &result, &touched);
+        record.drop_empty(self.rules);
+        let done = ready.into_iter().map(|(rule, _)| rule).collect();
+        Ok(Trial { result: Cow::Owned(result), record, done, notes })
+    }
+
+    fn prepare(&mut self, rule: &'a Rule, base: &Value) -> Result<Readiness, RuleFailure<'a>> {
+        if let Some(why) = rule.mismatch(base) {
+            return Ok(Readiness::NotFor(why));
+        }
+        resolve(&rule.variables, base, &self.built_ins, &mut self.config_maps).map_err(|error| (Some(rule), error))
+    }
+
+    fn update(&mut self, old: &Value) -> Result<(), RuleFailure<'a>> {
+        let stored = Record::read(old, self.rules);
+        let afresh: Vec<&Rule> = self.rules.iter().copied().filter(|rule| self.is_due(rule, &stored, old)).collect();
+        if stored.is_empty() && self.incoming.is_empty() && afresh.is_empty() {
+            return Ok(());
+        }
+        self.warn_of_changed_rules(&stored, old);
+        let entries = self.entries(&stored);
+        let object = self.object;
+        let old_base = without(old, &standing(&self.believed(&stored), old));
+        let new_base = without(object, &standing(&entries, object));
+        let old = Versions { object: old, base: &old_base };
+        let new = Versions { object, base: &new_base };
+
+        let mut result = self.object.clone();
+        let mut record = Record::default();
+        let mut ready = Vec::new();
+        for rule in afresh {
+            match self.prepare(rule, &new_base)? {
+                Readiness::Ready(values) => ready.push((rule, values)),
+                Readiness::NotFor(why) => {
+                    self.restoration.notes.push(format!("rule {} not applied again: {why}", quote(&rule.name)));
                 }
             }
         }
-        if ready.is_empty() && self.records.is_empty() && !self.state.annotation.is_empty() {
-            let why = self.notes.last().map(String::as_str).unwrap_or_default();
-            self.warnings.push(warning(&format!("state was fed but not restored: {why}")));
-        }
-        self.carry_out_all(&ready, &incoming, &Records::default())?;
-        if incoming.is_empty() && self.records.is_empty() {
-            return Ok(());
-        }
-        self.records.write(&mut self.result).map_err(|error| (None, error.into()))
-    }
-
-    fn update(&mut self, rules: &[&'a Rule], old: &Value) -> Result<(), Failure<'a>> {
-        let stored = Records::read(old);
-        let old_state = FedState::of(old);
-        self.records = stored.clone();
-        let (mut ready, mut kept) = (Vec::new(), Vec::new());
-        for rule in rules {
-            if rule.on_update == OnUpdate::Ignore {
-                self.notes.push(format!("rule {} not applied: onUpdate is Ignore", quote(&rule.name)));
-                continue;
+        check_overlaps(&ready)?;
+        // First all that is taken back: what a rule appended for an older state goes.
+        let is_ready = |entry: &&Entry<'_>| ready.iter().any(|(rule, _)| rule.name == entry.rule.name);
+        let undone: Vec<&Entry<'_>> =
+            entries.iter().filter(is_ready).filter(|entry| entry.stands_in(&result).unwrap_or(false)).collect();
+        undo(&undone, &mut result);
+        let mut done = Vec::new();
+        for rule in self.rules {
+            if stored.has(&rule.name) || self.incoming.has(&rule.name) {
+                record.note_done(&rule.name);
             }
-            if rule.on_update == OnUpdate::Apply && self.is_state_changed(rule, &old_state) {
-                match self.prepare(rule).map_err(|error| (Some(*rule), error))? {
-                    Ok(values) => {
-                        self.records.put(&rule.name, Record::default());
-                        ready.push((*rule, values));
-                        continue;
-                    }
-                    Err(why) => self.notes.push(format!("rule {} not applied anew: {why}", quote(&rule.name))),
+            match ready.iter().find(|(ready, _)| ready.name == rule.name) {
+                Some((_, values)) => {
+                    let touched = rule.apply(values, &mut result).map_err(|error| (Some(*rule), error))?;
+                    record.note_done(&rule.name);
+                    record.note_differences(&new_base, &result, &[(*rule, touched)]);
+                    done.push(*rule);
+                }
+                None => {
+                    let entries = entries.iter().filter(|entry| entry.rule.name == rule.name);
+                    self.keep(entries.cloned(), old, new, &mut result, &mut record);
                 }
             }
-            kept.extend(stored.get(&rule.name).map(|record| (*rule, record)));
         }
-        if stored.is_empty() && ready.is_empty() {
+        record.pass_on(&self.incoming);
+        record.drop_empty(self.rules);
+        if self.shows(&record) {
             return Ok(());
         }
-        self.keep_all(&kept);
-        self.carry_out_all(&ready, &Records::read(self.object), &stored)?;
-        self.records.write(&mut self.result).map_err(|error| (None, error.into()))
+        self.note_set(&record, &done);
+        self.finish(result, record)
     }
 
-    /// Carries rules out in their order. What one writes may be what another's `[*]` stands for, so this goes on until
-    /// nothing changes.
-    fn carry_out_all(
-        &mut self,
-        ready: &[(&'a Rule, Values)],
-        incoming: &Records,
-        stored: &Records,
-    ) -> Result<(), Failure<'a>> {
-        for _ in 0..MAX_PASSES {
-            let before = self.result.clone();
-            for (rule, values) in ready {
-                let earlier = Earlier { incoming: incoming.get(&rule.name), stored: stored.get(&rule.name) };
-                self.carry_out(rule, values, earlier).map_err(|error| (Some(*rule), error))?;
+    /// What a rule once wrote and would not write any more, since its settings have changed, can't be kept.
+    fn warn_of_changed_rules(&mut self, stored: &Record, old: &Value) {
+        for entry in self.rules.iter().flat_map(|rule| stored.entries_of(rule)) {
+            let stands = |object| entry.stands_in(object).unwrap_or(false);
+            if !self.could_have_written(&entry) && stands(old) && !stands(self.object) {
+                let name = quote(&entry.rule.name);
+                let text = format!("rule {name}: {} not kept: the rule has changed since it wrote it", entry.site.key());
+                self.restoration.warnings.push(warning(&text));
             }
-            if self.result == before {
-                break;
-            }
-        }
-        for (rule, _) in ready {
-            if let Some(record) = self.records.get(&rule.name) {
-                let paths: Vec<&str> = record.paths().collect();
-                self.done.push(format!("rule {} set {}", quote(&rule.name), paths.join(", ")));
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts back what was reverted of all changes. What one rule puts back may be what another needs, so this goes on
-    /// until nothing changes.
-    fn keep_all(&mut self, kept: &[(&Rule, &Record)]) {
-        let mut put_back = BTreeMap::new();
-        for _ in 0..MAX_PASSES {
-            let before = self.result.clone();
-            let notes = self.notes.len();
-            self.warnings.clear();
-            for (rule, record) in kept {
-                let standing = self.keep(rule, record, put_back.entry(rule.name.as_str()).or_default());
-                self.records.put(&rule.name, standing);
-            }
-            if self.result == before {
-                break;
-            }
-            self.notes.truncate(notes);
-        }
-        for (rule, paths) in put_back.into_iter().filter(|(_, paths)| !paths.is_empty()) {
-            let paths: Vec<&str> = paths.into_iter().collect();
-            self.done.push(format!("rule {} put back {}", quote(rule), paths.join(", ")));
         }
     }
 
-    /// What of a record stands in the object as it came.
-    fn standing(&self, rule: &Rule, record: &Record) -> Record {
-        let mut standing = Record::default();
-        for (text, change) in record.changes() {
-            let mut object = self.object.clone();
-            if let Ok(Standing::AsWritten) = keep_change(rule, text, change, &self.built_ins, &mut object) {
-                standing.put(text, change.clone());
-            }
+    /// Whether the rule is to be carried out again: its state is another than that of the stored object, or it came into the
+    /// settings after the object was created.
+    fn is_due(&self, rule: &Rule, stored: &Record, old: &Value) -> bool {
+        if rule.on_update != OnUpdate::Apply {
+            return false;
         }
-        standing
-    }
-
-    /// Whether a variable of the rule has another value than in the stored object.
-    fn is_state_changed(&self, rule: &Rule, old: &FedState<'_>) -> bool {
+        let (state, old_state) = (FedState::of(self.object), FedState::of(old));
+        let is_new = !stored.has(&rule.name) && !self.incoming.has(&rule.name);
         rule.variables.values().any(|variable| match &variable.source {
             Source::State(alias) => {
-                let value = self.state.get(alias);
-                value.is_some() && value != old.get(alias)
+                let value = state.get(alias);
+                value.is_some() && (is_new || value != old_state.get(alias))
             }
-            Source::ConfigMap { .. } => false,
+            Source::ConfigMap { .. } | Source::Field(_) => false,
         })
     }
 
-    /// The values of the rule's variables, if the rule is to be carried out; else why not.
-    fn prepare(&mut self, rule: &'a Rule) -> Result<Result<Values, String>, RuleError> {
-        if let Some(why) = rule.mismatch(self.object) {
-            return Ok(Err(why));
-        }
-        let values = self.resolve(rule)?;
-        if values.is_ok() {
-            self.check_overlap(rule)?;
-        }
-        Ok(values)
+    /// What rules have changed: as the record says that came with the object, where the object shows it, since this policy may
+    /// be called again, and another installation's may have carried out the same rule; else as the stored one says.
+    fn entries(&self, stored: &Record) -> Vec<Entry<'a>> {
+        let mut entries = self.standing_claims();
+        let mut stored = self.believed(stored);
+        stored.retain(|entry| {
+            let is_same = |claim: &&Entry<'_>| claim.rule.name == entry.rule.name && claim.site.key() == entry.site.key();
+            !entries.iter().any(|claim| is_same(&claim))
+        });
+        entries.append(&mut stored);
+        entries
     }
 
-    /// Carries the rule out on the result so far: wholly, or not at all.
-    fn carry_out(&mut self, rule: &Rule, values: &Values, earlier: Earlier<'_>) -> Result<(), RuleError> {
-        let mut result = self.result.clone();
-        let before = self.records.get(&rule.name).cloned().unwrap_or_default();
-        let mut record = before.clone();
-        let mut places = Vec::new();
-        for path in &rule.remove {
-            // What is of another type than the path expects has no such part.
-            for place in path.places(&result).unwrap_or_default() {
-                let removed = place.remove(&mut result).map_err(|cause| at(&place, cause))?;
-                let change = removed.map(|was| Change { was: Some(was), set: None });
-                record.note(&place, change, None, self.as_it_came(&place), earlier);
-                places.push(place);
-            }
-        }
-        for edit in &rule.set {
-            let value = edit.value(values)?;
-            let targets = edit.path.places(&result).map_err(|cause| at(&edit.path, cause))?;
-            if targets.is_empty() {
-                let cause = EditError::NoMatch(edit.path.to_string());
-                return Err(at(&edit.path, cause));
-            }
-            for place in targets {
-                if let Some(stored) = earlier.stored {
-                    edit.take_back(&place, &mut result, &value, stored);
-                }
-                edit.write(&place, &mut result, &value, &mut record, self.as_it_came(&place), earlier)?;
-                places.push(place);
-            }
-        }
-        for text in places.iter().filter(|place| !place.appends).map(Path::to_string) {
-            // What an earlier request or pass noted says what stood there first already.
-            let noted = record.get(&text);
-            let mut known = [Some(&before), earlier.incoming, earlier.stored].into_iter().flatten();
-            let is_settled = known.any(|record| noted == record.get(&text));
-            self.records.take_over(&rule.name, &text, &mut record, is_settled);
-        }
-        self.records.put(&rule.name, record);
-        self.result = result;
-        Ok(())
-    }
-
-    /// What stood at a place in the object as it came; a place that does not fit it held nothing.
-    fn as_it_came(&self, place: &Path) -> Option<&'a Value> {
-        place.get(self.object).ok().flatten()
-    }
-
-    /// That one rule writes a part of what another writes, or removes it, can't be kept, nor done twice with the same result.
-    fn check_overlap(&mut self, rule: &'a Rule) -> Result<(), RuleError> {
-        for (path, is_set) in rule.paths() {
-            for (owner, written, is_written) in &self.written {
-                // The same path may be set twice; the same place by way of another path may not.
-                let is_same = is_set == *is_written && path == *written;
-                if (path.may_equal(written) && !is_same) || path.contains(written) || written.contains(path) {
-                    let (path, other) = (path.to_string(), written.to_string());
-                    return Err(RuleError::Overlap { path, other, rule: owner.name.clone() });
-                }
-            }
-        }
-        self.written.extend(rule.paths().map(|(path, is_set)| (rule, path, is_set)));
-        Ok(())
-    }
-
-    /// The values of the rule's variables, or why the rule is left out.
-    fn resolve(&self, rule: &Rule) -> Result<Result<Values, String>, RuleError> {
-        let mut values = self.built_ins.clone();
-        // ConfigMaps are found by what the state says, so they come last; each in the order of names, since the
-        // engine's recorded sessions expect the same lookups in the same order.
-        let is_lookup = |variable: &Variable| matches!(variable.source, Source::ConfigMap { .. });
-        let (lookups, aliases): (Vec<_>, Vec<_>) = rule.variables.iter().partition(|(_, variable)| is_lookup(variable));
-        for (name, variable) in aliases.into_iter().chain(lookups) {
-            let found = match &variable.source {
-                Source::State(alias) => self
-                    .state
-                    .get(alias)
-                    .map(str::to_owned)
-                    .ok_or_else(|| format!("neither the state nor a label {}", quote(alias))),
-                Source::ConfigMap { namespace, name, key } => {
-                    let text = |template: &variable::Template| {
-                        template.render(&values).map_err(|name| RuleError::NoBuiltIn(name.to_owned()))
-                    };
-                    self.look_up(&text(namespace)?, &text(name)?, &text(key)?)?
-                }
+    /// Puts back what this request reverts of a rule's changes; what a person changed leaves the record.
+    fn keep(
+        &mut self,
+        entries: impl Iterator<Item = Entry<'a>>,
+        old: Versions<'_>,
+        new: Versions<'_>,
+        result: &mut Value,
+        record: &mut Record,
+    ) {
+        let mut put_back = Vec::new();
+        let mut name = "";
+        for mut entry in entries {
+            name = &entry.rule.name;
+            let key = entry.site.key();
+            let fate = match entry.fate(old, new) {
+                // Of what happens later, such a rule only follows what still stands.
+                Ok(Fate::Reverted) if entry.rule.on_update == OnUpdate::Ignore => Ok(Fate::Left),
+                fate => fate,
             };
-            match found {
-                Ok(value) if variable.accepts(&value) => {
-                    values.insert(name.clone(), value);
+            let error = match fate {
+                Ok(Fate::Left) => {
+                    self.restoration.notes.push(format!("rule {}: {key} was changed and is left", quote(name)));
+                    continue;
                 }
-                Ok(value) => {
-                    let invalid = RuleError::Invalid {
-                        name: name.clone(),
-                        expected: variable.pattern.to_string(),
-                        is_rejected: variable.pattern.matches(&value),
-                        value,
-                    };
-                    match variable.on_invalid {
-                        Otherwise::Reject => return Err(invalid),
-                        Otherwise::Skip => return Ok(Err(invalid.to_string())),
+                Ok(fate) => {
+                    let stands = entry.stands_in(result).unwrap_or(false);
+                    let error = if stands { None } else { entry.put_back(result).err().map(|error| chain(&error)) };
+                    if fate == Fate::Reverted && error.is_none() {
+                        put_back.push(key.clone());
+                        entry.change = entry.renewed(new.base, result);
                     }
+                    error
                 }
-                Err(why) => {
-                    let why = match variable.on_missing {
-                        Otherwise::Reject => {
-                            return Err(RuleError::Missing { name: name.clone(), why });
-                        }
-                        Otherwise::Skip => format!("variable `{name}` has no value ({why})"),
-                    };
-                    return Ok(Err(why));
-                }
-            }
-        }
-        Ok(Ok(values))
-    }
-
-    /// A key of a ConfigMap, or why there is none.
-    fn look_up(&self, namespace: &str, name: &str, key: &str) -> Result<Result<String, String>, RuleError> {
-        let get = Get { api_version: "v1", kind: "ConfigMap", namespace: Some(namespace), name, fields: &["data"] };
-        let found = self.cluster.get(&get).map_err(|cause| RuleError::Lookup { object: get.describe(), cause })?;
-        let Some(config_map) = found else {
-            return Ok(Err(format!("{} does not exist", get.describe())));
-        };
-        let value = config_map.get("data").and_then(|data| data.get(key)).and_then(Value::as_str);
-        Ok(value.map(str::to_owned).ok_or_else(|| format!("{} has no key {}", get.describe(), quote(key))))
-    }
-
-    /// Puts back what was reverted of the rule's changes; what a person changed leaves the record.
-    fn keep<'r>(&mut self, rule: &Rule, record: &'r Record, put_back: &mut BTreeSet<&'r str>) -> Record {
-        let mut kept = Record::default();
-        // In the rule's own order, in which list entries were created.
-        let mut changes: Vec<(&str, &Change)> = record.changes().collect();
-        changes.sort_by_key(|(text, change)| rule.position(text, change.set.is_some()));
-        for (text, change) in changes {
-            let mut result = self.result.clone();
-            match keep_change(rule, text, change, &self.built_ins, &mut result) {
-                Ok(Standing::AsWritten) => kept.put(text, change.clone()),
-                Ok(Standing::PutBack) => {
-                    self.result = result;
-                    put_back.insert(text);
-                    kept.put(text, change.clone());
-                }
-                Ok(Standing::Changed) => {
-                    self.notes.push(format!("rule {}: {text} was changed and is left", quote(&rule.name)))
-                }
-                Err(error) => {
-                    let text = format!("rule {}: {text} not kept: {}", quote(&rule.name), chain(&error));
-                    self.warnings.push(warning(&text));
+                Err(error) => Some(chain(&error)),
+            };
+            match error {
+                None => record.note(name, &entry.site, entry.change),
+                Some(error) => {
+                    let text = format!("rule {}: {key} not kept: {error}", quote(name));
+                    self.restoration.warnings.push(warning(&text));
                 }
             }
         }
-        kept
-    }
-
-    fn finish(self) -> Verdict {
-        let mut verdict = Verdict::mutate(self.object, self.result);
-        if !self.done.is_empty() && verdict.outcome != Outcome::Accept {
-            verdict.audit_annotations.insert("restore", self.done.join("; "));
+        if !put_back.is_empty() {
+            self.restoration.done.push(format!("rule {} put back {}", quote(name), put_back.join(", ")));
         }
-        verdict.warnings = self.warnings;
-        verdict.notes = self.notes;
-        verdict
     }
-}
 
-/// What became of a rule's change in a later request.
-enum Standing {
-    /// It is there.
-    AsWritten,
-    /// It had been reverted and is there again.
-    PutBack,
-    /// Something else is there, which is a person's wish; or the rule no longer makes such a change.
-    Changed,
-}
-
-impl Standing {
-    fn put_back(is_reverted: bool) -> Self {
-        if is_reverted { Self::PutBack } else { Self::AsWritten }
-    }
-}
-
-/// Looks what became of `change` in `object`, and makes it again where it was reverted.
-fn keep_change(
-    rule: &Rule,
-    text: &str,
-    change: &Change,
-    built_ins: &Values,
-    object: &mut Value,
-) -> Result<Standing, RuleError> {
-    let Some(set) = &change.set else {
-        let place = rule.remove.iter().find_map(|path| path.place_from(text));
-        return place.map_or(Ok(Standing::Changed), |place| keep_removed(&place, change, object));
-    };
-    let could_write = |edit: &Edit, value: &Value| edit.could_write(value, &rule.variables, built_ins);
-    let mut standing = Standing::Changed;
-    for edit in &rule.set {
-        let Some(place) = edit.path.place_from(text) else {
-            continue;
-        };
-        match &edit.mode {
-            // One record holds what several edits appended to the same list.
-            Mode::Append => {
-                for item in change.appended().iter().filter(|item| could_write(edit, item)) {
-                    let is_reverted = append_to_list(&place, object, item)? || matches!(standing, Standing::PutBack);
-                    standing = Standing::put_back(is_reverted);
-                }
+    fn note_set(&mut self, record: &Record, done: &[&Rule]) {
+        for rule in done {
+            let paths = record.paths(&rule.name);
+            if !paths.is_empty() {
+                self.restoration.done.push(format!("rule {} set {}", quote(&rule.name), paths.join(", ")));
             }
-            _ if !could_write(edit, set) => {}
-            Mode::AppendText(separator) => {
-                return append_to_text(&place, object, set, separator).map(Standing::put_back);
+        }
+    }
+
+    fn finish(&mut self, mut result: Value, record: Record) -> Result<(), RuleFailure<'a>> {
+        record.write(&mut result).map_err(|error| (None, error))?;
+        if result == *self.object {
+            self.restoration.done.clear();
+        } else {
+            self.restoration.object = Some(result);
+        }
+        Ok(())
+    }
+}
+
+/// `object` as it would be without these changes and the record of them.
+fn without<'v>(object: &'v Value, changes: &[Entry<'_>]) -> Cow<'v, Value> {
+    let mut object = Cow::Borrowed(object);
+    if !changes.is_empty() {
+        undo(&changes.iter().collect::<Vec<_>>(), object.to_mut());
+    }
+    if metadata::annotation(&object, RECORD_ANNOTATION).is_some() {
+        let object = object.to_mut();
+        metadata::remove_annotation(object, RECORD_ANNOTATION);
+        // API servers store no empty ones: there were none.
+        if object.pointer("/metadata/annotations").and_then(Value::as_object).is_some_and(Map::is_empty)
+            && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.remove("annotations");
+        }
+    }
+    object
+}
+
+/// Those of the changes that `object` shows.
+fn standing<'r>(entries: &[Entry<'r>], object: &Value) -> Vec<Entry<'r>> {
+    entries.iter().filter(|entry| entry.stands_in(object).unwrap_or(false)).cloned().collect()
+}
+
+/// That one rule writes a part of what another writes or removes could not be kept, nor done twice with the same result.
+/// The same path may be set by several: the last one counts.
+fn check_overlaps<'a>(ready: &[(&'a Rule, Values)]) -> Result<(), RuleFailure<'a>> {
+    for (index, (rule, _)) in ready.iter().enumerate() {
+        for (earlier, _) in ready.iter().take(index) {
+            if let Some((path, other)) = rule.overlap(earlier) {
+                let (path, other) = (path.to_string(), other.to_string());
+                return Err((Some(rule), RuleError::Overlap { path, other, rule: earlier.name.clone() }));
             }
-            Mode::Replace | Mode::IfAbsent => return keep_written(&place, set, change, object),
         }
     }
-    Ok(standing)
-}
-
-fn keep_removed(place: &Path, change: &Change, object: &mut Value) -> Result<Standing, RuleError> {
-    match place.get(object).map_err(|cause| at(place, cause))? {
-        None => Ok(Standing::AsWritten),
-        Some(current) if Some(current) == change.was.as_ref() => {
-            place.remove(object).map_err(|cause| at(place, cause))?;
-            Ok(Standing::PutBack)
-        }
-        Some(_) => Ok(Standing::Changed),
-    }
-}
-
-fn keep_written(place: &Path, set: &Value, change: &Change, object: &mut Value) -> Result<Standing, RuleError> {
-    match place.get(object).map_err(|cause| at(place, cause))? {
-        Some(current) if current == set => Ok(Standing::AsWritten),
-        Some(current) if Some(current) != change.was.as_ref() => {
-            Ok(if covers(current, set) { Standing::AsWritten } else { Standing::Changed })
-        }
-        _ => {
-            place.set(object, set.clone()).map_err(|cause| at(place, cause))?;
-            Ok(Standing::PutBack)
-        }
-    }
-}
-
-fn at(path: &Path, cause: EditError) -> RuleError {
-    RuleError::Edit { path: path.to_string(), cause }
+    Ok(())
 }

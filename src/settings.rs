@@ -2,7 +2,10 @@
 //!
 //! Reading the settings builds what runs: paths, patterns and templates are parsed here, so a rule that exists can run.
 
+mod paths;
 pub mod reader;
+mod restore_rules;
+mod workload_match;
 
 use serde_json::Value;
 use thiserror::Error;
@@ -13,6 +16,7 @@ use crate::labels::is_qualified_name;
 use crate::restore::rule::Rule;
 use crate::state::{self, StateRule};
 use crate::verdict::{chain, quote};
+use crate::workload_match::WorkloadMatch;
 use reader::{Errors, Object, Path};
 
 /// What a stage does about what it finds.
@@ -111,45 +115,6 @@ impl Default for FeedSettings {
     }
 }
 
-/// Which workloads something is for: by group, kind and namespace.
-#[derive(Debug, Default)]
-pub struct WorkloadMatch {
-    /// API groups, `""` for the core group. Never empty.
-    pub api_groups: Vec<String>,
-    /// Kinds. Never empty.
-    pub kinds: Vec<String>,
-    /// Globs over whole names; empty for all namespaces (and cluster-scoped kinds).
-    pub namespaces: Vec<String>,
-}
-
-impl WorkloadMatch {
-    /// Reads `apiGroups`, `kinds` and `namespaces` of `object`.
-    pub fn read(object: &Object<'_>, errors: &mut Errors) -> Self {
-        for key in ["apiGroups", "kinds"] {
-            if object.get(key).and_then(Value::as_array).is_none_or(Vec::is_empty) {
-                errors.add(&object.path, format_args!("`{key}` is missing or empty"));
-            }
-        }
-        let api_groups = object.strings("apiGroups", errors);
-        for (index, group) in api_groups.iter().enumerate().filter(|(_, group)| group.contains('/')) {
-            let name = karmada::group(group);
-            errors.add(
-                &object.path_of("apiGroups").item(index),
-                format_args!("{} has a version, write the group alone: `{name}`", quote(group)),
-            );
-        }
-        Self { api_groups, kinds: object.strings("kinds", errors), namespaces: object.strings("namespaces", errors) }
-    }
-
-    /// Whether `resource` is one of them.
-    pub fn accepts(&self, resource: ObjectReference<'_>) -> bool {
-        self.api_groups.iter().any(|group| group == resource.group)
-            && self.kinds.iter().any(|kind| kind == resource.kind)
-            && (self.namespaces.is_empty()
-                || self.namespaces.iter().any(|glob| wildmatch::WildMatch::new(glob).matches(resource.namespace)))
-    }
-}
-
 /// Settings that can't be used, with everything that is wrong with them.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", .0.join("; "))]
@@ -180,7 +145,7 @@ impl Settings {
             guard: root.choice("guard", &LEVELS, Level::default(), &mut errors),
             preserve: read_preserve(&root, &mut errors),
             feed: read_feed(&root, &mut errors),
-            restore: read_restore(&root, &mut errors),
+            restore: restore_rules::read(&root, &mut errors),
         };
         let messages = errors.into_messages();
         if messages.is_empty() { Ok(settings) } else { Err(SettingsError(messages)) }
@@ -209,7 +174,7 @@ fn read_preserve(root: &Object<'_>, errors: &mut Errors) -> PreserveSettings {
     for (entry, path) in section.list("rules", errors) {
         let entry = Object::new(entry, path, &["match", "rules"], errors);
         let matches = entry.object("match", &["apiGroups", "kinds", "namespaces"], errors);
-        let matches = WorkloadMatch::read(&matches, errors);
+        let matches = workload_match::read(&matches, errors);
         let rules = read_state_rules(&entry, errors);
         settings.rules.push(WorkloadRules { matches, rules });
     }
@@ -284,19 +249,4 @@ fn read_feed(root: &Object<'_>, errors: &mut Errors) -> FeedSettings {
         }
     }
     settings
-}
-
-fn read_restore(root: &Object<'_>, errors: &mut Errors) -> Vec<Rule> {
-    let section = root.object("restore", &["rules"], errors);
-    let mut rules: Vec<Rule> = Vec::new();
-    for (item, path) in section.list("rules", errors) {
-        let rule = Rule::read(item, path.clone(), errors);
-        if let Some(rule) = rule {
-            if rules.iter().any(|earlier| earlier.name == rule.name) {
-                errors.add(&path.field("name"), format_args!("{} is the name of an earlier rule", quote(&rule.name)));
-            }
-            rules.push(rule);
-        }
-    }
-    rules
 }

@@ -38,6 +38,18 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// What becomes of a request where no policy runs.
+    pub fn untouched() -> Self {
+        Self {
+            accepted: true,
+            message: None,
+            code: None,
+            mutated_object: None,
+            audit_annotations: None,
+            warnings: None,
+        }
+    }
+
     /// The JSON patch that the policy server makes of the answer: the difference between the object and the mutated one.
     /// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src/admission_response.rs`.
     pub fn patch(&self, object: &Value) -> json_patch::Patch {

@@ -7,8 +7,8 @@
 //!   that it does not set;
 //! - Karmada's binding controller writes the manifest in a Work anew from the template, and where its own injection is
 //!   on (the recording shows it), the labels of the state that is now in the binding;
-//! - the execution controller applies the manifest that the Work now holds to the member cluster, and keeps of the object
-//!   there the labels and annotations that did not come from a manifest.
+//! - the execution controller applies the manifest that the Work now holds to the member cluster, with what the policy wrote
+//!   into its spec, and keeps of the object there the labels and annotations that did not come from a manifest.
 //!
 //! Source: `karmada-io/karmada`, `pkg/controllers/binding/common.go`, `pkg/controllers/ctrlutil/work.go`,
 //! `pkg/util/label.go` and `annotation.go` (`RetainLabels`, `RetainAnnotations`, `RecordManagedLabels`).
@@ -48,10 +48,44 @@ pub struct Step {
     pub lookups: usize,
 }
 
+/// The policy's settings on both sides.
+#[derive(Debug, Clone, Default)]
+pub struct Sides {
+    /// Those at the Karmada control plane.
+    pub control_plane: Value,
+    /// Those in the member clusters; `None` where they do not run the policy.
+    pub members: Option<Value>,
+}
+
+impl Sides {
+    /// One installation at the control plane, which restores in the Works.
+    pub fn control_plane(settings: Value) -> Self {
+        Self { control_plane: settings, members: None }
+    }
+
+    /// The control plane preserves and feeds, the members restore.
+    pub fn members(settings: Value) -> Self {
+        let mut control_plane = settings.clone();
+        if let Some(fields) = control_plane.as_object_mut() {
+            fields.remove("restore");
+        }
+        Self { control_plane, members: Some(settings) }
+    }
+
+    /// The same settings everywhere.
+    pub fn both(settings: Value) -> Self {
+        Self { control_plane: settings.clone(), members: Some(settings) }
+    }
+
+    fn of(&self, apiserver: &str) -> Option<&Value> {
+        if apiserver == "karmada" { Some(&self.control_plane) } else { self.members.as_ref() }
+    }
+}
+
 /// API servers, and the policy in front of them.
 pub struct Replay<'a> {
     policy: &'a dyn Policy,
-    settings: &'a Value,
+    sides: &'a Sides,
     objects: BTreeMap<Key, Value>,
     /// Keys that Karmada's own injection wrote in the recording.
     injected: BTreeSet<String>,
@@ -62,8 +96,8 @@ impl<'a> Replay<'a> {
     ///
     /// # Errors
     /// The policy gave no answer, or one that is not idempotent: evaluated on its own result, it must accept that.
-    pub fn run(policy: &'a dyn Policy, settings: &'a Value, recording: &[Recorded]) -> Result<(Self, Vec<Step>)> {
-        let mut replay = Self { policy, settings, objects: BTreeMap::new(), injected: injected_keys(recording) };
+    pub fn run(policy: &'a dyn Policy, sides: &'a Sides, recording: &[Recorded]) -> Result<(Self, Vec<Step>)> {
+        let mut replay = Self { policy, sides, objects: BTreeMap::new(), injected: injected_keys(recording) };
         let stored = stored(recording);
         let steps = recording
             .iter()
@@ -97,7 +131,10 @@ impl<'a> Replay<'a> {
         let mut request = recorded.request.clone();
         self.carry(&key, recorded, &mut request);
         let host = self.host(&key.apiserver);
-        let answer = self.policy.validate(&request, self.settings, &host)?;
+        let answer = match self.sides.of(&key.apiserver) {
+            Some(settings) => self.policy.validate(&request, settings, &host)?,
+            None => Answer::untouched(),
+        };
         let result = answer.apply(&request["object"])?;
         if answer.accepted {
             self.check_idempotence(&key.apiserver, &request, &result)?;
@@ -114,7 +151,8 @@ impl<'a> Replay<'a> {
     fn check_idempotence(&self, apiserver: &str, request: &Value, result: &Value) -> Result<()> {
         let mut again = request.clone();
         again["object"] = result.clone();
-        let answer = self.policy.validate(&again, self.settings, &self.host(apiserver))?;
+        let Some(settings) = self.sides.of(apiserver) else { return Ok(()) };
+        let answer = self.policy.validate(&again, settings, &self.host(apiserver))?;
         ensure!(
             answer.accepted && answer.mutated_object.is_none(),
             "evaluated on its own result, the policy changes it again: {}",
@@ -203,6 +241,7 @@ impl<'a> Replay<'a> {
         let Some(mut manifest) = work.and_then(|work| work.pointer("/spec/workload/manifests/0")).cloned() else {
             return;
         };
+        json_patch::merge(&mut object["spec"], &manifest["spec"]);
         record_managed(&mut manifest);
         for (field, managed_key) in MANAGED {
             let mut values = manifest["metadata"][field].as_object().cloned().unwrap_or_default();

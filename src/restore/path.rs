@@ -1,11 +1,10 @@
-//! Paths of restore rules: RFC 6901 pointers with selector segments, and what is done at their end.
+//! The grammar of paths in restore rules: RFC 6901 pointers with selector segments.
 //!
 //! | segment | meaning |
 //! |---|---|
 //! | `name` | field of an object (`~1` is `/`, `~0` is `~`), or the index of a list |
 //! | `[name=x]`, `[a=x,b=y]`, `[metadata.name=x]` | the one list entry whose fields have these values |
 //! | `[*]` | every entry of a list, or every value of a map |
-//! | `-` | at the end: append to the list |
 //!
 //! ```
 //! use stateful_failover::restore::path::Path;
@@ -20,30 +19,27 @@ use std::fmt;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::metadata::type_name;
 use crate::verdict::quote;
 
 /// Longest path in segments.
 const MAX_SEGMENTS: usize = 32;
-/// Most places that the `[*]` of one path may lead to.
-const MAX_PLACES: usize = 1000;
 
-/// Why a path can't be used.
+/// Text that is not a path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PathError {
     /// A pointer begins with a slash.
     #[error("{0} does not begin with `/`")]
     NoSlash(String),
     /// An empty last segment, which means a field with an empty name.
-    #[error("{0} ends with `/`; take it away, or write `segments: [..., \"\"]` for a field with an empty name")]
+    #[error("{0} ends with `/`; remove the slash, or write `segments: [..., \"\"]` for a field with an empty name")]
     TrailingSlash(String),
     /// `~` that is neither `~0` nor `~1`.
     #[error("{0} has a `~` that is neither `~0` (for `~`) nor `~1` (for `/`)")]
     Escape(String),
-    /// A segment in brackets that is no selector.
+    /// A segment in brackets that is not a selector.
     #[error("segment {0} is neither `[*]` nor `[key=value]`; write `segments: [...]` for a field of that name")]
     Selector(String),
-    /// `-` in the middle.
+    /// `-` somewhere else than at the end of a path that appends.
     #[error("`-` appends to a list, so it must be the last segment")]
     Append,
     /// The whole object.
@@ -52,15 +48,65 @@ pub enum PathError {
     /// Too many segments.
     #[error("the path has more than {MAX_SEGMENTS} segments")]
     TooLong,
-    /// What a selector looks for would be changed, so that it would not be found again.
-    #[error("{0} changes what its selector looks for; write the other fields of the entry")]
-    SelectorKey(String),
-    /// Entries that can't be told apart once some are gone.
-    #[error("{0} removes entries by their place; select one with `[key=value]`, or remove the whole list or map")]
-    RemovedIndex(String),
-    /// A field that the policy does not write.
-    #[error("{0} can't be changed by a rule: {1}")]
-    Forbidden(String, &'static str),
+}
+
+/// The fields that one entry of a list is found by, each by its (nested) keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector(Vec<(Vec<String>, String)>);
+
+impl Selector {
+    /// Whether `entry` has all of these fields. Numbers and booleans are compared by their text.
+    pub fn matches(&self, entry: &Value) -> bool {
+        self.0.iter().all(|(keys, wanted)| {
+            let field = keys.iter().try_fold(entry, |value, key| value.get(key));
+            match field {
+                Some(Value::String(text)) => text == wanted,
+                Some(Value::Number(number)) => number.to_string() == *wanted,
+                Some(Value::Bool(flag)) => (if *flag { "true" } else { "false" }) == wanted,
+                _ => false,
+            }
+        })
+    }
+
+    /// The index of the one entry that matches, if any.
+    ///
+    /// # Errors
+    /// Several match: how many.
+    pub fn find(&self, entries: &[Value]) -> Result<Option<usize>, usize> {
+        let mut matches = entries.iter().enumerate().filter(|(_, entry)| self.matches(entry)).map(|(index, _)| index);
+        let first = matches.next();
+        match matches.count() {
+            0 => Ok(first),
+            more => Err(more + 1),
+        }
+    }
+
+    /// An entry that has these fields and no others.
+    pub fn new_entry(&self) -> Value {
+        let mut entry = Value::Object(Map::new());
+        for (keys, value) in &self.0 {
+            let mut field = &mut entry;
+            for key in keys {
+                if !field.is_object() {
+                    *field = Value::Object(Map::new());
+                }
+                let Value::Object(fields) = field else { break };
+                field = fields.entry(key.as_str()).or_insert(Value::Null);
+            }
+            *field = Value::from(value.as_str());
+        }
+        entry
+    }
+
+    /// The keys of each field.
+    pub fn keys(&self) -> impl Iterator<Item = &[String]> {
+        self.0.iter().map(|(keys, _)| keys.as_slice())
+    }
+
+    /// Whether both may match the same entry: certainly not where they want different values of the same field.
+    fn may_be(&self, other: &Self) -> bool {
+        !self.0.iter().any(|(keys, value)| other.0.iter().any(|(other, wanted)| keys == other && value != wanted))
+    }
 }
 
 /// One step of a path.
@@ -68,21 +114,15 @@ pub enum PathError {
 pub enum Segment {
     /// A field, or an index.
     Key(String),
-    /// A field or an index that a `[*]` stood for: it is not created.
-    Existing(String),
-    /// The one list entry that has these values at these (nested) fields.
-    Select(Vec<(Vec<String>, String)>),
-    /// Every entry.
+    /// The one list entry that matches.
+    Select(Selector),
+    /// `[*]`: every entry.
     Every,
 }
 
 /// Where a rule reads or writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path {
-    segments: Vec<Segment>,
-    /// Whether it ended with `-`.
-    pub appends: bool,
-}
+pub struct Path(Vec<Segment>);
 
 impl Path {
     /// The path in `text`.
@@ -96,13 +136,7 @@ impl Path {
         if pointer.is_empty() || pointer.ends_with('/') {
             return Err(PathError::TrailingSlash(quote(text)));
         }
-        let mut tokens: Vec<&str> = pointer.split('/').collect();
-        let appends = tokens.last() == Some(&"-");
-        if appends {
-            tokens.pop();
-        }
-        let segments = tokens.into_iter().map(parse_token).collect::<Result<_, _>>()?;
-        Self::new(segments, appends)
+        Self::new(pointer.split('/').map(Segment::parse).collect::<Result<_, _>>()?)
     }
 
     /// The path of the literal `keys`, for those that a pointer can't spell.
@@ -110,450 +144,150 @@ impl Path {
     /// # Errors
     /// [`PathError`].
     pub fn of_keys(keys: Vec<String>) -> Result<Self, PathError> {
-        Self::new(keys.into_iter().map(Segment::Key).collect(), false)
+        Self::new(keys.into_iter().map(Segment::Key).collect())
     }
 
-    fn new(segments: Vec<Segment>, appends: bool) -> Result<Self, PathError> {
-        if segments.is_empty() {
-            return Err(PathError::Empty);
+    fn new(segments: Vec<Segment>) -> Result<Self, PathError> {
+        match segments.len() {
+            0 => Err(PathError::Empty),
+            1..=MAX_SEGMENTS => Ok(Self(segments)),
+            _ => Err(PathError::TooLong),
         }
-        if segments.len() > MAX_SEGMENTS {
-            return Err(PathError::TooLong);
-        }
-        Ok(Self { segments, appends })
     }
 
-    /// Whether a rule may write here.
-    ///
-    /// # Errors
-    /// [`PathError::Forbidden`] for what identifies the object, what the server owns, and what the policy itself keeps.
-    pub fn check_target(&self) -> Result<(), PathError> {
-        let key = |index: usize| match self.segments.get(index) {
-            Some(Segment::Key(key)) => Some(key.as_str()),
-            _ => None,
-        };
-        let why = match (key(0), key(1), key(2)) {
-            (Some("apiVersion" | "kind"), ..) => "it says what the object is",
-            (Some("status"), ..) => "the API server drops it from such requests",
-            (Some("metadata"), None, _) => "name the label or annotation in it",
-            (Some("metadata"), Some("labels" | "annotations"), None) => "name the label or annotation in it",
-            (Some("metadata"), Some("labels" | "annotations"), Some(own)) if own.starts_with(crate::state::PREFIX) => {
-                "it is this policy's own"
-            }
-            (Some("metadata"), Some("labels" | "annotations"), _) => return Ok(()),
-            (Some("metadata"), Some(_), _) => "it is the API server's own",
-            (None, ..) => "name a field of the object",
-            _ => return Ok(()),
-        };
-        Err(PathError::Forbidden(quote(&self.to_string()), why))
+    /// Its segments, never none.
+    pub fn segments(&self) -> &[Segment] {
+        &self.0
     }
 
-    /// Whether what is written here (`None`: taken away) leaves alone what the path's selectors look for, so that they find
-    /// it again. A whole entry may be written, with these fields.
-    ///
-    /// # Errors
-    /// [`PathError::SelectorKey`].
-    pub fn check_selectors(&self, written: Option<&Value>) -> Result<(), PathError> {
-        for (index, segment) in self.segments.iter().enumerate() {
-            let Segment::Select(wanted) = segment else { continue };
-            let below: Vec<Option<&str>> = self.segments.iter().skip(index + 1).map(Segment::as_key).collect();
-            let is_kept = |(path, value): &(Vec<String>, String)| match (below.is_empty(), written) {
-                (true, Some(entry)) => has(entry, path, value),
-                (true, None) => true,
-                (false, _) => !path.iter().zip(&below).all(|(key, below)| below.is_none_or(|below| below == key)),
+    /// Whether `other` may lead to this path's place or to a part of what stands there, as far as can be told without
+    /// an object.
+    pub fn may_cover(&self, other: &Self) -> bool {
+        self.0.len() <= other.0.len() && self.0.iter().zip(&other.0).all(|(left, right)| left.may_be(right))
+    }
+
+    /// Whether appending to this path and writing `other` may change the same entry: `other` replaces the list, or addresses
+    /// an entry by index.
+    pub fn appends_into(&self, other: &Self) -> bool {
+        other.may_cover(self) || (self.may_cover(other) && other.0.get(self.0.len()).is_some_and(Segment::is_index))
+    }
+
+    /// Whether `other` leads to a part of what stands at this path: it goes on from it, segment by segment.
+    pub fn contains(&self, other: &Self) -> bool {
+        self.0.len() < other.0.len() && self.0.iter().zip(&other.0).all(|(left, right)| left == right)
+    }
+
+    /// Whether a `[*]` or an index in this path may stand for an entry that writing to `other` creates, or that it `appends`
+    /// there. Containers are never created.
+    pub fn meets_entry_of(&self, other: &Self, appends: bool) -> bool {
+        let is_container = |depth: usize| {
+            let list = depth.checked_sub(1).and_then(|depth| self.0.get(depth));
+            matches!(list, Some(Segment::Key(list)) if is_container_list(list))
+        };
+        let leads_to_same = |depth: usize| {
+            other.0.len() >= depth && self.0.iter().zip(&other.0).take(depth).all(|(left, right)| left.may_be(right))
+        };
+        self.0.iter().enumerate().any(|(depth, segment)| {
+            let is_every = *segment == Segment::Every;
+            let is_created = match other.0.get(depth) {
+                Some(Segment::Select(_)) => !is_container(depth),
+                Some(Segment::Key(key)) => is_every && index(key).is_none(),
+                Some(Segment::Every) => false,
+                None => appends && other.0.len() == depth,
             };
-            if !wanted.iter().all(is_kept) {
-                return Err(PathError::SelectorKey(quote(&self.to_string())));
-            }
-        }
-        Ok(())
+            (is_every || segment.is_index()) && is_created && leads_to_same(depth)
+        })
     }
 
-    /// The places in `object` that this path leads to, with every `[*]` replaced by what is there. Without a `[*]`,
-    /// that is the path itself, whether there is something or not.
-    ///
-    /// # Errors
-    /// [`EditError`], where something on the way is not of the type that the path expects.
-    pub fn places(&self, object: &Value) -> Result<Vec<Path>, EditError> {
-        let mut places = vec![Vec::new()];
-        for (depth, segment) in self.segments.iter().enumerate() {
-            if *segment != Segment::Every {
-                places.iter_mut().for_each(|place: &mut Vec<Segment>| place.push(segment.clone()));
-                continue;
-            }
-            let mut expanded = Vec::new();
-            for place in places {
-                let keys: Vec<String> = match find(object, &place)? {
-                    None | Some(Value::Null) => Vec::new(),
-                    Some(Value::Array(items)) => (0..items.len()).map(|index| index.to_string()).collect(),
-                    Some(Value::Object(fields)) => fields.keys().cloned().collect(),
-                    Some(other) => {
-                        return Err(EditError::wrong_type(
-                            &self.segments,
-                            depth,
-                            type_name(other),
-                            "a list or an object",
-                        ));
-                    }
-                };
-                for key in keys {
-                    let mut place = place.clone();
-                    place.push(Segment::Existing(key));
-                    expanded.push(place);
-                }
-                if expanded.len() > MAX_PLACES {
-                    return Err(EditError::TooManyPlaces);
-                }
-            }
-            places = expanded;
-        }
-        Ok(places.into_iter().map(|segments| Self { segments, appends: self.appends }).collect())
+    /// Whether it leads to the `value` of an entry of a list `env`.
+    pub fn is_env_value(&self) -> bool {
+        let is_key = |segment: &Segment, key: &str| matches!(segment, Segment::Key(name) if name == key);
+        matches!(self.0.as_slice(), [.., list, _, field] if is_key(list, "env") && is_key(field, "value"))
     }
 
-    /// Whether `other` is a part of what stands at this place.
-    pub fn contains(&self, other: &Path) -> bool {
-        let is_longer = other.segments.len() > self.segments.len()
-            || (other.appends && !self.appends && other.segments.len() == self.segments.len());
-        is_longer && self.segments.iter().zip(&other.segments).all(|(left, right)| left.may_be(right))
-    }
-
-    /// Whether both lead to the same place, as far as can be told without an object.
-    pub fn may_equal(&self, other: &Path) -> bool {
-        self.appends == other.appends
-            && self.segments.len() == other.segments.len()
-            && self.segments.iter().zip(&other.segments).all(|(left, right)| left.may_be(right))
-    }
-
-    /// The place that `text`, printed for one of this path's places, stands for.
-    pub fn place_from(&self, text: &str) -> Option<Path> {
-        let mut tokens: Vec<&str> = text.strip_prefix('/')?.split('/').collect();
-        let appends = tokens.len() == self.segments.len() + 1 && tokens.last() == Some(&"-");
-        if appends {
-            tokens.pop();
-        }
-        if tokens.len() != self.segments.len() {
-            return None;
-        }
-        let segments = self
-            .segments
-            .iter()
-            .zip(tokens)
-            .map(|(segment, token)| match segment {
-                Segment::Every => Some(Segment::Existing(unescape(token)?)),
-                segment => (segment.to_string() == token).then(|| segment.clone()),
-            })
-            .collect::<Option<_>>()?;
-        Some(Self { segments, appends })
-    }
-
-    /// What stands at this place; `None` where there is nothing, or null.
-    ///
-    /// # Errors
-    /// [`EditError`], where something on the way is not of the type that the path expects.
-    pub fn get<'a>(&self, object: &'a Value) -> Result<Option<&'a Value>, EditError> {
-        Ok(find(object, &self.segments)?.filter(|value| !value.is_null()))
-    }
-
-    /// Writes `value` at this place. Missing parents are created.
-    ///
-    /// # Errors
-    /// [`EditError`].
-    pub fn set(&self, object: &mut Value, value: Value) -> Result<(), EditError> {
-        *self.create(object)? = value;
-        Ok(())
-    }
-
-    /// The value at this place, null where it was created just now.
-    ///
-    /// # Errors
-    /// [`EditError`].
-    pub fn create<'a>(&self, object: &'a mut Value) -> Result<&'a mut Value, EditError> {
-        let mut value = object;
-        for (depth, segment) in self.segments.iter().enumerate() {
-            value = match segment {
-                Segment::Key(key) | Segment::Existing(key) => self.child(value, key, depth)?,
-                Segment::Select(wanted) => self.entry(value, wanted, depth)?,
-                Segment::Every => return Err(EditError::no_match(&self.segments, depth)),
-            };
-        }
-        Ok(value)
-    }
-
-    fn child<'a>(&self, parent: &'a mut Value, key: &str, depth: usize) -> Result<&'a mut Value, EditError> {
-        let may_create = matches!(self.segments.get(depth), Some(Segment::Key(_)));
-        if parent.is_null() && may_create {
-            *parent = Value::Object(Map::new());
-        }
-        let found = type_name(parent);
-        match parent {
-            Value::Object(fields) if may_create || fields.contains_key(key) => {
-                Ok(fields.entry(key).or_insert(Value::Null))
-            }
-            Value::Object(_) => Err(EditError::no_match(&self.segments, depth)),
-            Value::Array(items) => {
-                let index = index(key).ok_or_else(|| EditError::NotAnIndex(printed(&self.segments, depth)))?;
-                items.get_mut(index).ok_or_else(|| EditError::no_match(&self.segments, depth))
-            }
-            _ => Err(EditError::wrong_type(&self.segments, depth, found, "an object")),
-        }
-    }
-
-    /// The selected entry; it is created with its keys, unless it would be a container.
-    fn entry<'a>(
-        &self,
-        parent: &'a mut Value,
-        wanted: &[(Vec<String>, String)],
-        depth: usize,
-    ) -> Result<&'a mut Value, EditError> {
-        if parent.is_null() {
-            *parent = Value::Array(Vec::new());
-        }
-        let Value::Array(items) = parent else {
-            return Err(EditError::wrong_type(&self.segments, depth, type_name(parent), "a list"));
-        };
-        let index = match only(items, wanted) {
-            Some(Ok(index)) => index,
-            Some(Err(matches)) => {
-                return Err(EditError::SeveralMatches(printed(&self.segments, depth), matches));
-            }
-            None => {
-                let list = depth.checked_sub(1).and_then(|depth| self.segments.get(depth));
-                if matches!(list, Some(Segment::Key(list)) if list == "containers" || list == "initContainers") {
-                    return Err(EditError::NoContainer(printed(&self.segments, depth)));
-                }
-                items.push(new_entry(wanted));
-                items.len() - 1
-            }
-        };
-        items.get_mut(index).ok_or_else(|| EditError::no_match(&self.segments, depth))
-    }
-
-    /// Takes away what stands at this place, and gives it; `None` where there was nothing (or null), also because
-    /// something on the way is of another type than the path expects.
-    ///
-    /// # Errors
-    /// [`EditError::SeveralMatches`].
-    pub fn remove(&self, object: &mut Value) -> Result<Option<Value>, EditError> {
-        match self.get(object) {
-            Ok(Some(_)) => {}
-            Err(error @ EditError::SeveralMatches(..)) => return Err(error),
-            Ok(None) | Err(_) => return Ok(None),
-        }
-        let Some((last, parents)) = self.segments.split_last() else { return Ok(None) };
-        let parent = Self { segments: parents.to_vec(), appends: false };
-        match (parent.create(object)?, last) {
-            (Value::Object(fields), Segment::Key(key) | Segment::Existing(key)) => Ok(fields.remove(key)),
-            (Value::Array(items), Segment::Select(wanted)) => {
-                Ok(only(items, wanted).and_then(Result::ok).map(|index| items.remove(index)))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Whether this can be removed: an entry of a list by its keys only. By its index, doing it twice would take away two.
-    ///
-    /// # Errors
-    /// [`PathError::RemovedIndex`].
-    pub fn check_removed(&self) -> Result<(), PathError> {
-        match self.segments.last() {
-            Some(Segment::Key(key)) if index(key).is_some() => Err(PathError::RemovedIndex(quote(&self.to_string()))),
-            Some(Segment::Every) => Err(PathError::RemovedIndex(quote(&self.to_string()))),
-            _ => Ok(()),
-        }
+    /// The path of `key` beside what this one leads to.
+    pub fn sibling(&self, key: &str) -> Self {
+        let parents = self.0.iter().take(self.0.len().saturating_sub(1)).cloned();
+        Self(parents.chain([Segment::Key(key.to_owned())]).collect())
     }
 }
 
 impl Segment {
-    fn as_key(&self) -> Option<&str> {
-        match self {
-            Self::Key(key) | Self::Existing(key) => Some(key),
-            Self::Select(_) | Self::Every => None,
+    fn parse(token: &str) -> Result<Self, PathError> {
+        if token == "-" {
+            return Err(PathError::Append);
         }
+        let Some(selector) = token.strip_prefix('[').and_then(|token| token.strip_suffix(']')) else {
+            return unescape(token).map(Self::Key).ok_or_else(|| PathError::Escape(quote(token)));
+        };
+        if selector == "*" {
+            return Ok(Self::Every);
+        }
+        let field = |pair: &str| {
+            let (keys, value) = pair.split_once('=')?;
+            let keys: Vec<String> = keys.trim().split('.').map(str::to_owned).collect();
+            (!value.is_empty() && !keys.iter().any(String::is_empty)).then_some((keys, value.to_owned()))
+        };
+        let fields: Option<Vec<_>> = selector.split(',').map(field).collect();
+        let mut fields = fields.ok_or_else(|| PathError::Selector(quote(token)))?;
+        for (_, value) in &mut fields {
+            *value = unescape(value).ok_or_else(|| PathError::Escape(quote(token)))?;
+        }
+        Ok(Self::Select(Selector(fields)))
     }
 
-    /// Whether both may lead to the same entry: only fields of different names, and entries with different values of the
-    /// same key, certainly do not.
+    fn is_index(&self) -> bool {
+        matches!(self, Self::Key(key) if index(key).is_some())
+    }
+
+    /// Whether both may lead to the same entry.
     fn may_be(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Every, _) | (_, Self::Every) => true,
-            (Self::Select(left), Self::Select(right)) => {
-                !left.iter().any(|(key, value)| right.iter().any(|(other, wanted)| key == other && value != wanted))
-            }
-            (Self::Select(_), key) | (key, Self::Select(_)) => key.as_key().is_some_and(|key| index(key).is_some()),
-            (left, right) => left.as_key() == right.as_key(),
+            (Self::Select(left), Self::Select(right)) => left.may_be(right),
+            (Self::Select(_), Self::Key(key)) | (Self::Key(key), Self::Select(_)) => index(key).is_some(),
+            (Self::Key(left), Self::Key(right)) => left == right,
         }
     }
 }
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for segment in &self.segments {
-            write!(f, "/{segment}")?;
-        }
-        f.write_str(if self.appends { "/-" } else { "" })
+        self.0.iter().try_for_each(|segment| write!(f, "/{segment}"))
     }
 }
 
 impl fmt::Display for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Key(key) | Self::Existing(key) => f.write_str(&escape(key)),
+            Self::Key(key) => f.write_str(&escape(key)),
             Self::Every => f.write_str("[*]"),
-            Self::Select(wanted) => {
-                let wanted: Vec<String> =
-                    wanted.iter().map(|(path, value)| format!("{}={}", path.join("."), escape(value))).collect();
-                write!(f, "[{}]", wanted.join(","))
-            }
+            Self::Select(selector) => selector.fmt(f),
         }
     }
 }
 
-/// Why a path can't be followed or written in an object.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum EditError {
-    /// Something on the way is of another type.
-    #[error("`{0}` is {1}, expected {2}")]
-    WrongType(String, &'static str, &'static str),
-    /// A list is addressed by name.
-    #[error("`{0}` names a field of a list; select the entry with `[key=value]`")]
-    NotAnIndex(String),
-    /// Nothing is there and nothing can be created.
-    #[error("`{0}` matches nothing")]
-    NoMatch(String),
-    /// A container can't be created: it would have no image.
-    #[error("`{0}` matches no container, and a rule creates none")]
-    NoContainer(String),
-    /// A selector must be unambiguous.
-    #[error("`{0}` matches {1} entries; add a key that tells them apart, or write `[*]` for all")]
-    SeveralMatches(String, usize),
-    /// `[*]` leads to too much.
-    #[error("the path leads to more than {MAX_PLACES} places")]
-    TooManyPlaces,
-}
-
-impl EditError {
-    fn wrong_type(segments: &[Segment], depth: usize, found: &'static str, expected: &'static str) -> Self {
-        let parent = printed(segments, depth.wrapping_sub(1));
-        let parent = if depth == 0 { "the object".to_owned() } else { parent };
-        Self::WrongType(parent, found, expected)
-    }
-
-    fn no_match(segments: &[Segment], depth: usize) -> Self {
-        Self::NoMatch(printed(segments, depth))
-    }
-}
-
-/// The path down to `depth`.
-fn printed(segments: &[Segment], depth: usize) -> String {
-    segments.iter().take(depth.saturating_add(1)).map(|segment| format!("/{segment}")).collect()
-}
-
-fn find<'a>(object: &'a Value, segments: &[Segment]) -> Result<Option<&'a Value>, EditError> {
-    let mut value = object;
-    for (depth, segment) in segments.iter().enumerate() {
-        let next = match (segment, value) {
-            (_, Value::Null) => None,
-            (Segment::Key(key) | Segment::Existing(key), Value::Object(fields)) => fields.get(key),
-            (Segment::Key(key) | Segment::Existing(key), Value::Array(items)) => {
-                let index = index(key).ok_or_else(|| EditError::NotAnIndex(printed(segments, depth)))?;
-                items.get(index)
-            }
-            (Segment::Select(wanted), Value::Array(items)) => match only(items, wanted) {
-                None => None,
-                Some(Ok(index)) => items.get(index),
-                Some(Err(matches)) => {
-                    return Err(EditError::SeveralMatches(printed(segments, depth), matches));
-                }
-            },
-            (Segment::Select(_), other) => {
-                return Err(EditError::wrong_type(segments, depth, type_name(other), "a list"));
-            }
-            (_, other) => {
-                return Err(EditError::wrong_type(segments, depth, type_name(other), "an object"));
-            }
-        };
-        match next {
-            Some(next) => value = next,
-            None => return Ok(None),
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (keys, value)) in self.0.iter().enumerate() {
+            write!(f, "{}{}={}", if index == 0 { "[" } else { "," }, keys.join("."), escape(value))?;
         }
-    }
-    Ok(Some(value))
-}
-
-/// The one entry that has all of `wanted`: its index, or how many there are if it is not one.
-fn only(items: &[Value], wanted: &[(Vec<String>, String)]) -> Option<Result<usize, usize>> {
-    let has_all = |item: &Value| wanted.iter().all(|(path, value)| has(item, path, value));
-    let mut matches = items.iter().enumerate().filter(|(_, item)| has_all(item)).map(|(index, _)| index);
-    let first = matches.next()?;
-    match matches.count() {
-        0 => Some(Ok(first)),
-        more => Some(Err(more + 1)),
+        f.write_str("]")
     }
 }
 
-fn has(item: &Value, path: &[String], wanted: &str) -> bool {
-    let mut value = item;
-    for key in path {
-        match value.get(key) {
-            Some(next) => value = next,
-            None => return false,
-        }
-    }
-    match value {
-        Value::String(text) => text == wanted,
-        Value::Number(number) => number.to_string() == wanted,
-        Value::Bool(flag) => flag.to_string() == wanted,
-        _ => false,
-    }
-}
-
-fn new_entry(wanted: &[(Vec<String>, String)]) -> Value {
-    let mut entry = Value::Object(Map::new());
-    for (path, value) in wanted {
-        let mut field = &mut entry;
-        for key in path {
-            if !field.is_object() {
-                *field = Value::Object(Map::new());
-            }
-            let Value::Object(fields) = field else { break };
-            field = fields.entry(key.as_str()).or_insert(Value::Null);
-        }
-        *field = Value::from(value.as_str());
-    }
-    entry
+/// Whether a list of that name holds containers, which rules never create.
+pub(super) fn is_container_list(name: &str) -> bool {
+    matches!(name, "containers" | "initContainers")
 }
 
 /// A canonical list index. Source: RFC 6901, section 4.
-fn index(key: &str) -> Option<usize> {
+pub(super) fn index(key: &str) -> Option<usize> {
     let is_canonical = key == "0" || (!key.starts_with('0') && key.bytes().all(|b| b.is_ascii_digit()));
     if is_canonical { key.parse().ok() } else { None }
 }
 
-fn parse_token(token: &str) -> Result<Segment, PathError> {
-    if token == "-" {
-        return Err(PathError::Append);
-    }
-    let Some(selector) = token.strip_prefix('[').and_then(|token| token.strip_suffix(']')) else {
-        return unescape(token).map(Segment::Key).ok_or_else(|| PathError::Escape(quote(token)));
-    };
-    if selector == "*" {
-        return Ok(Segment::Every);
-    }
-    let wanted = selector
-        .split(',')
-        .map(|pair| {
-            let (path, value) = pair.split_once('=').ok_or_else(|| PathError::Selector(quote(token)))?;
-            let path: Vec<String> = path.trim().split('.').map(str::to_owned).collect();
-            if path.iter().any(String::is_empty) || value.is_empty() {
-                return Err(PathError::Selector(quote(token)));
-            }
-            Ok((path, unescape(value).ok_or_else(|| PathError::Escape(quote(token)))?))
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(Segment::Select(wanted))
-}
-
-fn unescape(token: &str) -> Option<String> {
+pub(super) fn unescape(token: &str) -> Option<String> {
     let mut text = String::with_capacity(token.len());
     let mut chars = token.chars();
     while let Some(c) = chars.next() {
@@ -569,6 +303,71 @@ fn unescape(token: &str) -> Option<String> {
     Some(text)
 }
 
-fn escape(key: &str) -> String {
+pub(super) fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> Path {
+        Path::parse(text).unwrap()
+    }
+
+    #[test]
+    fn paths_print_as_they_are_written() {
+        for text in ["/spec/a~1b/~0", "/l/[a=x,b.c=y~1z]/v", "/m/[*]/0", "/a//b"] {
+            assert_eq!(path(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn text_that_is_not_a_path() {
+        for (text, error) in [
+            ("", PathError::Empty),
+            ("a", PathError::NoSlash("`a`".to_owned())),
+            ("/", PathError::TrailingSlash("`/`".to_owned())),
+            ("/a/", PathError::TrailingSlash("`/a/`".to_owned())),
+            ("/~2", PathError::Escape("`~2`".to_owned())),
+            ("/[a=~]", PathError::Escape("`[a=~]`".to_owned())),
+            ("/[]", PathError::Selector("`[]`".to_owned())),
+            ("/[a]", PathError::Selector("`[a]`".to_owned())),
+            ("/[a=]", PathError::Selector("`[a=]`".to_owned())),
+            ("/[.a=x]", PathError::Selector("`[.a=x]`".to_owned())),
+            ("/-/a", PathError::Append),
+        ] {
+            assert_eq!(Path::parse(text), Err(error), "{text}");
+        }
+        assert_eq!(Path::parse(&"/a".repeat(33)), Err(PathError::TooLong));
+        assert!(Path::parse(&"/a".repeat(32)).is_ok());
+    }
+
+    #[test]
+    fn what_may_be_the_same_place() {
+        for (left, right, covers) in [
+            ("/a", "/a", true),
+            ("/a", "/a/b", true),
+            ("/a/b", "/a", false),
+            ("/a", "/b", false),
+            ("/l/[name=a]", "/l/[name=b]/v", false),
+            ("/l/[name=a]", "/l/[id=b]/v", true),
+            ("/l/[name=a]", "/l/0", true),
+            ("/l/[name=a]", "/l/v", false),
+            ("/l/[*]", "/l/[name=a]", true),
+        ] {
+            assert_eq!(path(left).may_cover(&path(right)), covers, "{left} {right}");
+        }
+    }
+
+    #[test]
+    fn selectors_find_one_entry() {
+        let Segment::Select(selector) = Segment::parse("[metadata.name=data,n=1]").unwrap() else { panic!() };
+        let entry = |name: &str, n: Value| serde_json::json!({"metadata": {"name": name}, "n": n});
+        let (data, other) = (entry("data", 1.into()), entry("other", 1.into()));
+        assert_eq!(selector.find(&[other.clone(), data.clone()]), Ok(Some(1)));
+        assert_eq!(selector.find(&[other, Value::Null]), Ok(None));
+        assert_eq!(selector.find(&[data.clone(), data]), Err(2));
+        assert_eq!(selector.new_entry(), serde_json::json!({"metadata": {"name": "data"}, "n": "1"}));
+    }
 }

@@ -4,189 +4,404 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::path::Path;
-use crate::metadata::{self, MetadataError};
+use super::RuleError;
+use super::edit::{Touched, append_item, append_text, covers, has_token, without_token};
+use super::place::{EditError, MAX_PLACES, Place};
+use super::rule::{Mode, OnUpdate, Rule, Site};
+use crate::metadata;
 
-/// On workloads: JSON object `{"rule": {"<path>": {"was": …, "set": …}}}`. `was` is left out where nothing stood
-/// there, `set` where the rule took the field away. What was appended to a list stands under `<path>/-` as a list.
+/// On workloads: JSON object `{"<rule>": {"<path>": {"was": …, "set": …}}}`. `was` is left out where nothing stood there,
+/// `set` where the rule removed the field. What was appended stands under `<path>/-`, as a list or as text. `parent` names
+/// an empty parent that stood there: without it, a parent with nothing left in it goes with the field. A rule with
+/// `onUpdate: Apply` of which nothing stands any more is there with no paths: it has been carried out.
 pub const RECORD_ANNOTATION: &str = "stateful-failover/restored";
 
-/// What a rule did at one place.
+/// Most bytes that keys and values of all annotations of an object may have together.
+/// Source: `k8s.io/apimachinery/pkg/api/validation`, `TotalAnnotationSizeLimitB`.
+const MAX_ANNOTATIONS: usize = 256 * 1024;
+
+/// What a rule did at one site.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// What stood there before.
     pub was: Option<Value>,
-    /// What the rule wrote.
+    /// What the rule wrote, or added where it appends.
     pub set: Option<Value>,
+    /// The empty parent that stood there.
+    pub parent: Option<String>,
 }
 
-/// What one rule did, by place.
+/// What the rules did, by rule and site.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Record(BTreeMap<String, Change>);
+pub struct Record {
+    rules: BTreeMap<String, BTreeMap<String, Change>>,
+    /// What it says of rules that are not in these settings: another installation's. It is passed on as it came.
+    others: Map<String, Value>,
+}
+
+/// A site of a rule with what the record says of it.
+#[derive(Debug, Clone)]
+pub struct Entry<'r> {
+    /// The rule.
+    pub rule: &'r Rule,
+    /// Where it changed something.
+    pub site: Site<'r>,
+    /// What it changed.
+    pub change: Change,
+}
 
 impl Record {
-    /// What the rule did at the place that prints as `text`.
-    pub fn get(&self, text: &str) -> Option<&Change> {
-        self.0.get(text)
-    }
-
-    /// Every place and what was done there.
-    pub fn changes(&self) -> impl Iterator<Item = (&str, &Change)> {
-        self.0.iter().map(|(text, change)| (text.as_str(), change))
-    }
-
-    /// Every place.
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
-    }
-
-    /// Notes a change as it is.
-    pub fn put(&mut self, text: &str, change: Change) {
-        self.0.insert(text.to_owned(), change);
-    }
-
-    /// Notes what an edit that wants `set` at `place` did: `change`, or nothing. The record that came with the object is
-    /// believed where the object `came` with exactly what that and the edit want: then it is as it was. Where the edit
-    /// wants something else than the stored record says, what stood there first is what that names.
-    pub fn note(
-        &mut self,
-        place: &Path,
-        change: Option<Change>,
-        set: Option<&Value>,
-        came: Option<&Value>,
-        earlier: Earlier<'_>,
-    ) {
-        let text = place.to_string();
-        if self.get(&text).is_some_and(|noted| noted.set.as_ref() == set) {
-            return;
-        }
-        let find = |record: Option<&Record>| record.and_then(|record| record.get(&text)).cloned();
-        match (change, find(earlier.incoming), find(earlier.stored)) {
-            (_, Some(incoming), _) if incoming.set.as_ref() == set && came == set => self.put(&text, incoming),
-            (Some(Change { was, set }), _, Some(stored)) if was == stored.set => {
-                self.put(&text, Change { was: stored.was, set });
-            }
-            (Some(change), ..) => self.put(&text, change),
-            (None, ..) => {}
-        }
-    }
-
-    /// Notes that `items` are in the list at `place` because a rule appended them, now or as an earlier record says.
-    pub fn note_appended(&mut self, place: &Path, item: &Value, was_appended: bool, earlier: Earlier<'_>) {
-        let text = place.to_string();
-        let mut known = [earlier.incoming, earlier.stored].into_iter().flatten().filter_map(|record| record.get(&text));
-        let is_known = known.any(|change| change.appended().contains(item));
-        if !was_appended && !is_known {
-            return;
-        }
-        let change = self.0.entry(text).or_insert(Change { was: None, set: Some(Value::Array(Vec::new())) });
-        if let Some(Value::Array(items)) = &mut change.set
-            && !items.contains(item)
-        {
-            items.push(item.clone());
-        }
-    }
-
-    /// Whether nothing was changed.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-/// What is known of what a rule did before.
-#[derive(Debug, Clone, Copy)]
-pub struct Earlier<'a> {
-    /// The record that came with the object: that of a first call of the same request, or a claim.
-    pub incoming: Option<&'a Record>,
-    /// The record of the stored object, on an UPDATE.
-    pub stored: Option<&'a Record>,
-}
-
-impl Change {
-    /// The items that were appended to a list.
-    pub fn appended(&self) -> &[Value] {
-        self.set.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
-    }
-}
-
-/// The records of all rules.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Records(BTreeMap<String, Record>);
-
-impl Records {
-    /// The records in the object's annotation. One that can't be read is none: what it would make a rule do is not
-    /// worth a denial.
-    pub fn read(object: &Value) -> Self {
+    /// The record in the object's annotation, as far as it is of `rules`. One that can't be read counts as none, and so does
+    /// one with more sites than rules may have: the policy wrote neither.
+    pub fn read(object: &Value, rules: &[&Rule]) -> Self {
+        let mut record = Self::default();
         let annotation = metadata::annotation(object, RECORD_ANNOTATION);
-        let Some(Ok(Value::Object(rules))) = annotation.map(serde_json::from_str) else {
-            return Self::default();
+        let Some(Ok(Value::Object(written))) = annotation.map(serde_json::from_str) else {
+            return record;
         };
-        let records = rules.into_iter().filter_map(|(rule, changes)| {
-            let Value::Object(changes) = changes else {
-                return None;
-            };
-            let changes = changes.into_iter().filter_map(|(path, change)| {
-                let Value::Object(mut change) = change else {
-                    return None;
+        let sites: usize = written.values().filter_map(Value::as_object).map(Map::len).sum();
+        if sites > MAX_PLACES {
+            return record;
+        }
+        for (name, changes) in written {
+            match changes {
+                Value::Object(changes) if rules.iter().any(|rule| rule.name == name) => {
+                    let changes = changes.into_iter().filter_map(|(key, change)| Some((key, Change::read(change)?)));
+                    record.rules.insert(name, changes.collect());
+                }
+                changes => drop(record.others.insert(name, changes)),
+            }
+        }
+        record
+    }
+
+    /// Whether the rule of that name has been carried out, as far as the record knows.
+    pub fn has(&self, rule: &str) -> bool {
+        self.rules.contains_key(rule)
+    }
+
+    /// What the record says of sites that `rule` has, in the order in which the rule works.
+    pub fn entries_of<'r>(&self, rule: &'r Rule) -> Vec<Entry<'r>> {
+        let changes = self.rules.get(&rule.name).into_iter().flatten();
+        let mut entries: Vec<(usize, Entry<'r>)> = changes
+            .filter_map(|(key, change)| {
+                let (rank, site) = rule.site(key)?;
+                Some((rank, Entry { rule, site, change: change.clone() }))
+            })
+            .collect();
+        entries.sort_by_key(|(rank, _)| *rank);
+        entries.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    /// Takes over what `other` says of rules that are not in these settings.
+    pub fn pass_on(&mut self, other: &Self) {
+        self.others = other.others.clone();
+    }
+
+    /// How many changes it has.
+    pub fn len(&self) -> usize {
+        self.rules.values().map(BTreeMap::len).sum()
+    }
+
+    /// Notes that the rule has been carried out, whatever it changed.
+    pub fn note_done(&mut self, rule: &str) {
+        self.rules.entry(rule.to_owned()).or_default();
+    }
+
+    /// Notes a change. A place has one owner: the last rule that wrote it.
+    pub fn note(&mut self, rule: &str, site: &Site<'_>, change: Change) {
+        let key = site.key();
+        if !site.appends() {
+            self.rules.values_mut().for_each(|changes| drop(changes.remove(&key)));
+        }
+        self.rules.entry(rule.to_owned()).or_default().insert(key, change);
+    }
+
+    /// Notes how `result` differs from `base` at the sites that rules have touched.
+    pub(super) fn note_differences(&mut self, base: &Value, result: &Value, touched: &[(&Rule, Vec<Touched<'_>>)]) {
+        for (rule, touched) in touched {
+            for touched in touched {
+                let Some(change) = touched.difference(base, result) else { continue };
+                let known = self.rules.get(&rule.name).and_then(|changes| changes.get(&touched.site.key()));
+                // What several edits append to one list is one change.
+                let change = match (known, change) {
+                    (Some(Change { set: Some(Value::Array(known)), was, parent }), change) if touched.site.appends() => {
+                        let more = change.set.iter().filter_map(Value::as_array).flatten();
+                        let items = known.iter().chain(more.filter(|item| !known.contains(item))).cloned().collect();
+                        Change { was: was.clone(), set: Some(items), parent: parent.clone() }
+                    }
+                    (_, change) => change,
                 };
-                Some((path, Change { was: change.remove("was"), set: change.remove("set") }))
-            });
-            Some((rule, Record(changes.collect())))
-        });
-        Self(records.collect())
-    }
-
-    /// What the rule of that name did.
-    pub fn get(&self, rule: &str) -> Option<&Record> {
-        self.0.get(rule)
-    }
-
-    /// Gives a place over to `record`, that of `rule`, which wrote it last: of several rules that write the same place the
-    /// last one wins. No other record says any more that it wrote there, and what stood there first is what that one names,
-    /// unless it `is_settled`.
-    pub fn take_over(&mut self, rule: &str, text: &str, record: &mut Record, is_settled: bool) {
-        let Some(change) = record.0.get_mut(text) else { return };
-        for (_, owner) in self.0.iter_mut().filter(|(owner, _)| *owner != rule) {
-            let Some(owned) = owner.0.remove(text) else { continue };
-            if !is_settled && change.was == owned.set {
-                change.was = owned.was;
+                self.note(&rule.name, &touched.site, change);
             }
         }
     }
 
-    /// Notes what the rule of that name did.
-    pub fn put(&mut self, rule: &str, record: Record) {
-        if record.is_empty() {
-            self.0.remove(rule);
-        } else {
-            self.0.insert(rule.to_owned(), record);
-        }
+    /// The paths that the record has for a rule.
+    pub fn paths(&self, rule: &str) -> Vec<&str> {
+        self.rules.get(rule).into_iter().flat_map(BTreeMap::keys).map(String::as_str).collect()
     }
 
-    /// Whether no rule changed anything.
+    /// Whether it says the same of the entry's site.
+    pub fn confirms(&self, entry: &Entry<'_>) -> bool {
+        let change = self.rules.get(&entry.rule.name).and_then(|changes| changes.get(&entry.site.key()));
+        change.is_some_and(|change| change.set == entry.change.set)
+    }
+
+    /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
-        self.0.values().all(Record::is_empty)
+        self.rules.is_empty() && self.others.is_empty()
     }
 
-    /// Writes the annotation, or takes it away where there is nothing to say.
+    /// Drops the rules of which nothing stands. That it was carried out is remembered only of one with `onUpdate: Apply`,
+    /// which would be carried out again otherwise.
+    pub fn drop_empty(&mut self, rules: &[&Rule]) {
+        let applies = |name: &str| rules.iter().any(|rule| rule.name == name && rule.on_update == OnUpdate::Apply);
+        self.rules.retain(|name, changes| !changes.is_empty() || applies(name));
+    }
+
+    /// Writes the annotation, or removes it where there is nothing to say.
     ///
     /// # Errors
     /// The object's metadata can't hold it.
-    pub fn write(&self, object: &mut Value) -> Result<(), MetadataError> {
-        let annotation = (!self.is_empty()).then(|| self.to_json().to_string());
-        metadata::set_annotation(object, RECORD_ANNOTATION, annotation)
+    pub(super) fn write(self, object: &mut Value) -> Result<(), RuleError> {
+        if self.is_empty() {
+            metadata::remove_annotation(object, RECORD_ANNOTATION);
+            return Ok(());
+        }
+        let text = self.to_json().to_string();
+        let others = object.pointer("/metadata/annotations").and_then(Value::as_object);
+        let others: usize = others
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| *key != RECORD_ANNOTATION)
+            .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+            .sum();
+        if RECORD_ANNOTATION.len() + text.len() + others > MAX_ANNOTATIONS {
+            return Err(RuleError::TooLarge { size: text.len(), others });
+        }
+        Ok(metadata::set_annotation(object, RECORD_ANNOTATION, text)?)
     }
 
     fn to_json(&self) -> Value {
-        let rules = self.0.iter().filter(|(_, record)| !record.is_empty()).map(|(rule, record)| {
-            let changes = record.changes().map(|(path, change)| {
-                let mut fields = Map::new();
-                fields.extend(change.was.clone().map(|was| ("was".to_owned(), was)));
-                fields.extend(change.set.clone().map(|set| ("set".to_owned(), set)));
-                (path.to_owned(), Value::Object(fields))
-            });
-            (rule.clone(), Value::Object(changes.collect()))
-        });
-        Value::Object(rules.collect())
+        let mut json = self.others.clone();
+        for (rule, changes) in &self.rules {
+            let changes = changes.iter().map(|(key, change)| (key.clone(), change.to_json()));
+            json.insert(rule.clone(), Value::Object(changes.collect()));
+        }
+        Value::Object(json)
     }
+}
+
+impl Change {
+    fn read(json: Value) -> Option<Self> {
+        let Value::Object(mut fields) = json else { return None };
+        let parent = fields.remove("parent").and_then(|parent| parent.as_str().map(str::to_owned));
+        Some(Self { was: fields.remove("was"), set: fields.remove("set"), parent })
+    }
+
+    fn to_json(&self) -> Value {
+        let mut fields = Map::new();
+        fields.extend(self.was.clone().map(|was| ("was".to_owned(), was)));
+        fields.extend(self.set.clone().map(|set| ("set".to_owned(), set)));
+        fields.extend(self.parent.clone().map(|parent| ("parent".to_owned(), Value::from(parent))));
+        Value::Object(fields)
+    }
+}
+
+impl Touched<'_> {
+    /// What the rule changed here, if anything.
+    fn difference(&self, base: &Value, result: &Value) -> Option<Change> {
+        let place = &self.site.place;
+        let stood = place.get(base).ok().flatten();
+        let stands = place.get(result).ok().flatten();
+        let parent = || place.bare_parent(base).map(|parent| parent.to_string());
+        match (self.site.edit.map(|edit| &edit.mode), &self.appended) {
+            (Some(Mode::Append), Some(item)) => {
+                let was_there = stood.and_then(Value::as_array).is_some_and(|items| items.contains(item));
+                let is_bare = stood.and_then(Value::as_array).is_some_and(Vec::is_empty);
+                let parent = if is_bare { Some(place.to_string()) } else { parent().filter(|_| stood.is_none()) };
+                (!was_there).then(|| Change { was: None, set: Some(Value::from(vec![item.clone()])), parent })
+            }
+            (Some(Mode::AppendText(separator)), Some(Value::String(token))) => {
+                let text = stood.and_then(Value::as_str);
+                if text.is_some_and(|text| has_token(text, token, separator)) {
+                    return None;
+                }
+                let undone = stands.and_then(Value::as_str).map(|text| without_token(text, token, separator));
+                let is_exact = undone.as_deref() == Some(text.unwrap_or_default()) && text != Some("");
+                let was = text.filter(|_| !is_exact).map(Value::from);
+                Some(Change { was, set: Some(Value::from(token.as_str())), parent: parent().filter(|_| text.is_none()) })
+            }
+            _ if stood == stands => None,
+            _ => Some(Change {
+                was: stood.cloned(),
+                set: stands.cloned(),
+                parent: parent().filter(|_| stood.is_none()),
+            }),
+        }
+    }
+}
+
+/// What became of a change in a later request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is there.
+    Stands,
+    /// The request takes it back: Karmada or a GitOps tool wrote what the template has.
+    Reverted,
+    /// Something else is there, which is somebody's wish.
+    Left,
+}
+
+/// An object, and what it would be without the rules.
+#[derive(Debug, Clone, Copy)]
+pub struct Versions<'a> {
+    /// The object as it is.
+    pub object: &'a Value,
+    /// The object without the changes of any rule.
+    pub base: &'a Value,
+}
+
+impl Entry<'_> {
+    /// Whether what the rule wrote is in `object`.
+    pub fn stands_in(&self, object: &Value) -> Result<bool, EditError> {
+        let value = self.site.place.get(object)?;
+        let Some(set) = &self.change.set else { return Ok(value.is_none()) };
+        let Some(value) = value else { return Ok(false) };
+        Ok(match self.site.edit.map(|edit| &edit.mode) {
+            Some(Mode::Append) => self.appended().iter().all(|item| contains(value, item)),
+            Some(Mode::AppendText(separator)) => {
+                value.as_str().zip(set.as_str()).is_some_and(|(text, token)| has_token(text, token, separator))
+            }
+            _ => value == set || (covers(value, set) && self.change.was.as_ref() != Some(value)),
+        })
+    }
+
+    fn appended(&self) -> &[Value] {
+        self.change.set.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Takes the change back. Parents that it created stay, with nothing in them.
+    fn undo(&self, object: &mut Value) {
+        let place = &self.site.place;
+        // What can't be found can't have been changed.
+        let Ok(value) = place.get(object) else { return };
+        let undone = match (self.site.edit.map(|edit| &edit.mode), value) {
+            (Some(Mode::Append), Some(Value::Array(items))) => {
+                let mut items = items.clone();
+                for item in self.appended() {
+                    if let Some(index) = items.iter().rposition(|other| other == item) {
+                        items.remove(index);
+                    }
+                }
+                Some(Value::Array(items))
+            }
+            (Some(Mode::AppendText(separator)), Some(Value::String(text))) if self.change.was.is_none() => {
+                let token = self.change.set.as_ref().and_then(Value::as_str).unwrap_or_default();
+                Some(without_token(text, token, separator)).filter(|text| !text.is_empty()).map(Value::from)
+            }
+            (Some(Mode::Append), _) => return,
+            _ => self.change.was.clone(),
+        };
+        // It has just been found.
+        let _ = match undone {
+            Some(value) => place.put(object, value),
+            None => place.remove(object),
+        };
+    }
+
+    /// What became of the change in `new`, which replaces `old`.
+    ///
+    /// The request reverts the change if `old` still has it and `new` has nothing there, or what stood there before. If
+    /// `old` no longer has it, or a parent that stood there without the rules is gone, somebody else wanted it so.
+    pub fn fate(&mut self, old: Versions<'_>, new: Versions<'_>) -> Result<Fate, EditError> {
+        if self.stands_in(new.object)? {
+            return Ok(Fate::Stands);
+        }
+        let place = &self.site.place;
+        let is_gone = |place: &Place| {
+            let stands = |object| place.get(object).is_ok_and(|value| value.is_some());
+            stands(old.base) && !stands(new.base)
+        };
+        let appends_to_list = matches!(self.site.edit.map(|edit| &edit.mode), Some(Mode::Append));
+        if place.parents().any(|parent| is_gone(&parent))
+            || place.is_entry_gone(new.object)
+            || (appends_to_list && is_gone(place))
+        {
+            return Ok(Fate::Left);
+        }
+        if appends_to_list {
+            return Ok(self.fate_of_items(old.object, new.object));
+        }
+        let value = place.get(new.object)?;
+        let is_text = self.site.appends() && value.is_some_and(Value::is_string);
+        let is_as_before = value.is_none() || value == self.change.was.as_ref() || is_text;
+        let is_reverted = is_as_before && self.stands_in(old.object).unwrap_or(false);
+        Ok(if is_reverted { Fate::Reverted } else { Fate::Left })
+    }
+
+    /// Of several items, some may stand, some be reverted, and some be left: those leave the change.
+    fn fate_of_items(&mut self, old: &Value, new: &Value) -> Fate {
+        let list = |object| self.site.place.get(object).ok().flatten().cloned().unwrap_or_default();
+        let (old, new) = (list(old), list(new));
+        let items: Vec<Value> =
+            self.appended().iter().filter(|item| contains(&new, item) || contains(&old, item)).cloned().collect();
+        let fate = if items.is_empty() {
+            Fate::Left
+        } else if items.iter().all(|item| contains(&new, item)) {
+            Fate::Stands
+        } else {
+            Fate::Reverted
+        };
+        self.change.set = Some(Value::from(items));
+        fate
+    }
+
+    /// The change as it is in `result`, compared with what stands in `base` without the rules now.
+    pub fn renewed(&self, base: &Value, result: &Value) -> Change {
+        let appended = match &self.change.set {
+            Some(Value::Array(items)) if self.site.appends() => items.first(),
+            set => set.as_ref(),
+        };
+        let touched = Touched { site: self.site.clone(), appended: appended.cloned() };
+        match touched.difference(base, result) {
+            Some(change) => Change { set: self.change.set.clone(), ..change },
+            None => self.change.clone(),
+        }
+    }
+
+    /// Writes what the rule wrote once more.
+    pub(super) fn put_back(&self, object: &mut Value) -> Result<(), RuleError> {
+        let place = &self.site.place;
+        match (self.site.edit.map(|edit| &edit.mode), &self.change.set) {
+            (_, None) => place.remove(object).map_err(|cause| RuleError::at(place, cause)),
+            (Some(Mode::AppendText(separator)), Some(token)) => append_text(place, object, token, separator),
+            (Some(Mode::Append), Some(_)) => {
+                for item in self.appended() {
+                    if !place.get(object).is_ok_and(|list| list.is_some_and(|list| contains(list, item))) {
+                        append_item(place, object, item)?;
+                    }
+                }
+                Ok(())
+            }
+            (_, Some(set)) => place.put(object, set.clone()).map_err(|cause| RuleError::at(place, cause)),
+        }
+    }
+}
+
+/// Takes `changes` back in `object`, with the parents that they created.
+pub fn undo(changes: &[&Entry<'_>], object: &mut Value) {
+    changes.iter().for_each(|entry| entry.undo(object));
+    let kept: Vec<&str> = changes.iter().filter_map(|entry| entry.change.parent.as_deref()).collect();
+    for Entry { site, change, .. } in changes.iter().filter(|entry| entry.change.was.is_none()) {
+        // A list of which all is taken back may have been created too.
+        let is_list = change.set.as_ref().is_some_and(Value::is_array) && site.appends();
+        let list = is_list.then(|| site.place.clone());
+        let _ = list.into_iter().chain(site.place.parents()).all(|place| place.prune(object, &kept));
+    }
+}
+
+fn contains(list: &Value, item: &Value) -> bool {
+    list.as_array().is_some_and(|items| items.contains(item))
 }

@@ -1,20 +1,26 @@
-//! Variables of restore rules: where their values come from, what is a legal one, and templates that use them.
+//! Variables of restore rules: where their values come from, what a valid one is, and templates that use them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
 use regex_lite::Regex;
+use serde_json::Value;
 use thiserror::Error;
 
+use super::RuleError;
+use super::path::Path;
+use crate::cluster::{Cluster, Get};
 use crate::labels::is_label_value;
+use crate::metadata::{self, type_name};
+use crate::state::{self, State};
 use crate::verdict::quote;
 
 /// The names that every template knows, next to a rule's variables.
 pub const BUILT_INS: [&str; 3] = ["namespace", "name", "kind"];
 
-/// A legal, non-empty label value as a regular expression, for a part of a longer text.
-const LABEL_VALUE: &str = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?";
+/// The values of variables and built-ins.
+pub type Values = BTreeMap<String, String>;
 
 /// What a rule does where it can't be carried out with a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +32,9 @@ pub enum Otherwise {
 }
 
 /// What a whole value must be.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub enum Pattern {
-    /// A legal, non-empty label value.
+    /// A valid, non-empty label value.
     LabelValue,
     /// A match of a regular expression.
     Regex(LazyRegex),
@@ -36,7 +42,7 @@ pub enum Pattern {
 
 /// A regular expression that is compiled when the first value is held against it: the settings are read for every request,
 /// and most requests need few of their patterns.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct LazyRegex {
     source: String,
     whole: OnceLock<Option<Regex>>,
@@ -67,7 +73,7 @@ impl Pattern {
         }
     }
 
-    /// Whether `value` is a legal one.
+    /// Whether `value` is a valid one.
     pub fn matches(&self, value: &str) -> bool {
         match self {
             Self::LabelValue => !value.is_empty() && is_label_value(value),
@@ -78,20 +84,12 @@ impl Pattern {
                 .is_some_and(|whole| whole.is_match(value)),
         }
     }
-
-    /// As a regular expression.
-    fn source(&self) -> &str {
-        match self {
-            Self::LabelValue => LABEL_VALUE,
-            Self::Regex(regex) => &regex.source,
-        }
-    }
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LabelValue => f.write_str("a legal, non-empty label value"),
+            Self::LabelValue => f.write_str("a valid, non-empty label value"),
             Self::Regex(regex) => write!(f, "a match of `{}`", regex.source),
         }
     }
@@ -111,6 +109,8 @@ pub enum Source {
         /// Key in its `data`.
         key: Template,
     },
+    /// A field of the object itself: text, a number or a boolean.
+    Field(Path),
 }
 
 /// A variable of a rule.
@@ -118,29 +118,149 @@ pub enum Source {
 pub struct Variable {
     /// Where its value comes from.
     pub source: Source,
-    /// What a legal value is.
+    /// What a valid value is.
     pub pattern: Pattern,
-    /// Values that are not legal though the pattern matches.
+    /// Values that are not valid though the pattern matches.
     pub reject: Vec<String>,
     /// What to do without a value.
     pub on_missing: Otherwise,
-    /// What to do with an illegal one.
+    /// What to do with an invalid one.
     pub on_invalid: Otherwise,
 }
 
 impl Variable {
-    /// Whether `value` is a legal one.
+    /// Whether `value` is a valid one.
     pub fn accepts(&self, value: &str) -> bool {
         self.pattern.matches(value) && !self.reject.iter().any(|rejected| rejected == value)
     }
 }
 
+/// The state that an object carries: its annotation, and its labels for what that does not have.
+pub(super) struct FedState<'a> {
+    annotation: State,
+    object: &'a Value,
+}
+
+impl<'a> FedState<'a> {
+    pub(super) fn of(object: &'a Value) -> Self {
+        // A malformed annotation counts as none: the labels are as good, and a rule's pattern checks them.
+        Self { annotation: state::read_annotation(object).ok().flatten().unwrap_or_default(), object }
+    }
+
+    pub(super) fn get(&self, alias: &str) -> Option<&str> {
+        self.annotation.get(alias).map(String::as_str).or_else(|| metadata::label(self.object, alias))
+    }
+
+    /// Whether the object carries the annotation with some state in it.
+    pub(super) fn is_fed(&self) -> bool {
+        !self.annotation.is_empty()
+    }
+}
+
+/// The ConfigMaps of one request, each looked up once.
+pub(super) struct ConfigMaps<'a, C> {
+    cluster: &'a C,
+    found: BTreeMap<(String, String), Option<Value>>,
+}
+
+impl<'a, C: Cluster> ConfigMaps<'a, C> {
+    pub(super) fn new(cluster: &'a C) -> Self {
+        Self { cluster, found: BTreeMap::new() }
+    }
+
+    /// A key of a ConfigMap, or why there is none.
+    fn value(&mut self, namespace: String, name: String, key: &str) -> Result<Result<String, String>, RuleError> {
+        let get =
+            Get { api_version: "v1", kind: "ConfigMap", namespace: Some(&namespace), name: &name, fields: &["data"] };
+        let described = get.describe();
+        let found = match self.found.get(&(namespace.clone(), name.clone())) {
+            Some(found) => found,
+            None => {
+                let found = self.cluster.get(&get);
+                let found = found.map_err(|cause| RuleError::Lookup { object: described.clone(), cause })?;
+                self.found.entry((namespace, name)).or_insert(found)
+            }
+        };
+        let Some(config_map) = found else {
+            return Ok(Err(format!("{described} does not exist")));
+        };
+        let value = config_map.get("data").and_then(|data| data.get(key)).and_then(Value::as_str);
+        Ok(value.map(str::to_owned).ok_or_else(|| format!("{described} has no key {}", quote(key))))
+    }
+}
+
+/// Whether a rule can be carried out on an object.
+pub(super) enum Readiness {
+    /// With these values.
+    Ready(Values),
+    /// It is left out, for this reason.
+    NotFor(String),
+}
+
+/// The values of `variables` on `object`, next to the `built_ins`; or why the rule is left out.
+pub(super) fn resolve<C: Cluster>(
+    variables: &BTreeMap<String, Variable>,
+    object: &Value,
+    built_ins: &Values,
+    config_maps: &mut ConfigMaps<'_, C>,
+) -> Result<Readiness, RuleError> {
+    let state = FedState::of(object);
+    let mut values = built_ins.clone();
+    // ConfigMaps are found by what the state says, so they come last; each in the order of names, so that recorded sessions
+    // of the engine see the same lookups in the same order.
+    let is_lookup = |variable: &Variable| matches!(variable.source, Source::ConfigMap { .. });
+    let (lookups, others): (Vec<_>, Vec<_>) = variables.iter().partition(|(_, variable)| is_lookup(variable));
+    for (name, variable) in others.into_iter().chain(lookups) {
+        let (found, remedy) = match &variable.source {
+            Source::State(alias) => {
+                let value = state.get(alias).map(str::to_owned);
+                let found = value.ok_or_else(|| format!("neither the state nor a label has {}", quote(alias)));
+                (found, "`statePreservation` of its PropagationPolicy".to_owned())
+            }
+            Source::Field(path) => (field(path, object), format!("the field `{path}`")),
+            Source::ConfigMap { namespace, name, key } => {
+                let text = |template: &Template| template.render(&values);
+                let (namespace, name, key) = (text(namespace)?, text(name)?, text(key)?);
+                let remedy = format!("key {} of ConfigMap {}", quote(&key), quote(&format!("{namespace}/{name}")));
+                (config_maps.value(namespace, name, &key)?, remedy)
+            }
+        };
+        let problem = match found {
+            Ok(value) if variable.accepts(&value) => {
+                values.insert(name.clone(), value);
+                continue;
+            }
+            Ok(value) => {
+                let expected = variable.pattern.to_string();
+                let is_rejected = variable.pattern.matches(&value);
+                (RuleError::Invalid { name: name.clone(), value, expected, is_rejected, remedy }, variable.on_invalid)
+            }
+            Err(why) => (RuleError::Missing { name: name.clone(), why }, variable.on_missing),
+        };
+        return match problem {
+            (error, Otherwise::Reject) => Err(error),
+            (error, Otherwise::Skip) => Ok(Readiness::NotFor(error.to_string())),
+        };
+    }
+    Ok(Readiness::Ready(values))
+}
+
+fn field(path: &Path, object: &Value) -> Result<String, String> {
+    match path.first(object).map_err(|error| error.to_string())? {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Number(number)) => Ok(number.to_string()),
+        Some(Value::Bool(flag)) => Ok(flag.to_string()),
+        Some(other) => Err(format!("`{path}` is {}, expected text", type_name(other))),
+        None => Err(format!("there is no `{path}`")),
+    }
+}
+
 /// A template that can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{} is not a variable of this rule; {known}", quote(&format!("{{{name}}}")))]
+#[error("{} is not a variable that can be used here; expected one of {}, or `value` for literal text", quote(&format!("{{{name}}}")), .known.join(", "))]
 pub struct TemplateError {
     name: String,
-    known: String,
+    known: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,7 +287,8 @@ impl Template {
             match after.split_once('}').filter(|(name, _)| is_identifier(name)) {
                 Some((name, after)) => {
                     if !known.contains(&name) && !BUILT_INS.contains(&name) {
-                        return Err(Self::unknown(name, known));
+                        let known = known.iter().chain(&BUILT_INS).map(|&known| known.to_owned()).collect();
+                        return Err(TemplateError { name: name.to_owned(), known });
                     }
                     parts.push(Part::Text(std::mem::take(&mut literal)));
                     parts.push(Part::Variable(name.to_owned()));
@@ -184,52 +305,57 @@ impl Template {
         Ok(Self(parts))
     }
 
-    fn unknown(name: &str, known: &[&str]) -> TemplateError {
-        let known: Vec<&str> = known.iter().chain(&BUILT_INS).copied().collect();
-        let known = format!("declare it in `vars`, use one of {}, or write `value` for literal text", known.join(", "));
-        TemplateError { name: name.to_owned(), known }
-    }
-
-    /// The names of the variables in it.
-    pub fn variables(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|part| match part {
-            Part::Variable(name) => Some(name.as_str()),
-            Part::Text(_) => None,
-        })
-    }
-
-    /// The text with `values` in it, or the name of a variable that has none.
-    pub fn render<'a>(&'a self, values: &Values) -> Result<String, &'a str> {
+    /// The text with `values` in it.
+    pub(super) fn render(&self, values: &Values) -> Result<String, RuleError> {
         let mut text = String::new();
         for part in &self.0 {
             match part {
                 Part::Text(literal) => text.push_str(literal),
-                Part::Variable(name) => text.push_str(values.get(name.as_str()).ok_or(name.as_str())?),
+                Part::Variable(name) => {
+                    text.push_str(values.get(name).ok_or_else(|| RuleError::NoBuiltIn { name: name.clone() })?);
+                }
             }
         }
         Ok(text)
     }
 
-    /// Whether this template could have made `text`, from legal values of `variables` and the `built_ins` as they are.
-    pub fn could_render(&self, text: &str, variables: &BTreeMap<String, Variable>, built_ins: &Values) -> bool {
-        let mut pattern = String::from("^");
-        for part in &self.0 {
-            match part {
-                Part::Text(literal) => pattern.push_str(&regex_lite::escape(literal)),
-                Part::Variable(name) => match (variables.get(name), built_ins.get(name.as_str())) {
-                    (Some(variable), _) => pattern.push_str(&format!("(?:{})", variable.pattern.source())),
-                    (None, Some(value)) => pattern.push_str(&regex_lite::escape(value)),
-                    (None, None) => return false,
-                },
-            }
-        }
-        pattern.push('$');
-        Regex::new(&pattern).is_ok_and(|pattern| pattern.is_match(text))
+    /// Whether this template could have made `text`, where `accepts` says what the value of a variable can be.
+    pub(super) fn could_render(&self, text: &str, accepts: &impl Fn(&str, &str) -> bool) -> bool {
+        // Ways to divide a text between several variables are tried up to a limit: more are not believed.
+        const MAX_TRIES: usize = 1000;
+        let mut tries = MAX_TRIES;
+        could_render(&self.0, text, accepts, &mut tries)
     }
 }
 
-/// The values of variables and built-ins.
-pub type Values = BTreeMap<String, String>;
+fn could_render(parts: &[Part], text: &str, accepts: &impl Fn(&str, &str) -> bool, tries: &mut usize) -> bool {
+    match parts {
+        [] => text.is_empty(),
+        [Part::Text(literal), rest @ ..] => {
+            text.strip_prefix(literal.as_str()).is_some_and(|text| could_render(rest, text, accepts, tries))
+        }
+        // Every variable has literal text behind it, often none.
+        [Part::Variable(name), Part::Text(literal), rest @ ..] => {
+            let ends: Box<dyn Iterator<Item = usize>> = match (rest, literal.as_str()) {
+                ([], literal) => Box::new(text.strip_suffix(literal).map(str::len).into_iter()),
+                (_, "") => Box::new(text.char_indices().map(|(at, _)| at).chain([text.len()])),
+                (_, literal) => Box::new(text.match_indices(literal).map(|(at, _)| at)),
+            };
+            for end in ends {
+                let Some(left) = tries.checked_sub(1) else { return false };
+                *tries = left;
+                let Some((value, after)) = text.split_at_checked(end) else { return false };
+                let after = after.strip_prefix(literal.as_str()).unwrap_or(after);
+                if accepts(name, value) && could_render(rest, after, accepts, tries) {
+                    return true;
+                }
+            }
+            false
+        }
+        [Part::Variable(name)] => accepts(name, text),
+        [Part::Variable(_), ..] => false,
+    }
+}
 
 /// Whether `name` can be the name of a variable: a letter or `_`, then letters, digits and `_`.
 pub fn is_identifier(name: &str) -> bool {
@@ -268,15 +394,35 @@ mod tests {
         assert!(!hex.matches("12abc") && !hex.matches("x\n") && !hex.matches("xx"));
         let unbalanced = Pattern::regex("a)|(?:b");
         assert!(unbalanced.check().is_err() && !unbalanced.matches("a") && !unbalanced.matches("b"));
+        let anchored = Pattern::regex("^[a-z]+$");
+        assert!(anchored.matches("abc") && !anchored.matches("ab1"));
     }
 
     #[test]
-    fn the_default_pattern_is_the_grammar_of_label_values() {
-        let pattern = Pattern::regex(LABEL_VALUE);
-        let longest = "a".repeat(63);
-        let too_long = "a".repeat(64);
-        for value in ["a", "a-b", "..-.._x", "s3://b", "1.6e+06", "", "a.", "é", longest.as_str(), too_long.as_str()] {
-            assert_eq!(pattern.matches(value), Pattern::LabelValue.matches(value), "{value:?}");
+    fn what_a_template_could_have_made() {
+        let anchored = Pattern::regex("^[a-z0-9]+$");
+        let accepts = |name: &str, value: &str| match name {
+            "name" => value == "web",
+            _ => anchored.matches(value),
+        };
+        for (template, text, could) in [
+            ("s3://b/{x}/latest", "s3://b/job7/latest", true),
+            ("s3://b/{x}/latest", "s3://b/job7/other", false),
+            ("s3://b/{x}/latest", "s3://b/a/b/latest", false),
+            ("{name}-{x}", "web-1", true),
+            ("{name}-{x}", "other-1", false),
+            ("{x}{y}", "ab", true),
+            ("{x}{y}", "a", false),
+            ("{x}/{y}/{x}", "a/b/c", true),
+            ("{x}/{y}", "a/", false),
+            ("{x}é{y}", "aéb", true),
+            ("text", "text", true),
+            ("text", "texts", false),
+        ] {
+            let template = Template::parse(template, &["x", "y"]).unwrap();
+            assert_eq!(template.could_render(text, &accepts), could, "{text}");
         }
+        let many = Template::parse("{x}-{y}-{x}-{y}", &["x", "y"]).unwrap();
+        assert!(!many.could_render(&"-".repeat(8192), &accepts), "answered, and soon");
     }
 }

@@ -43,14 +43,15 @@ impl fmt::Display for Path {
 #[derive(Debug)]
 pub struct Errors {
     messages: Vec<String>,
-    /// Whether patterns that do not compile are errors here.
-    pub compiles_patterns: bool,
+    /// Whether what takes time is checked too: that patterns compile, and how paths meet. It is done once, when the engine
+    /// loads the settings, and not again for every request.
+    pub is_thorough: bool,
 }
 
 impl Errors {
     /// None so far.
-    pub fn new(compiles_patterns: bool) -> Self {
-        Self { messages: Vec::new(), compiles_patterns }
+    pub fn new(is_thorough: bool) -> Self {
+        Self { messages: Vec::new(), is_thorough }
     }
 
     /// Notes what is wrong at `path`.

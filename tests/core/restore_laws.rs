@@ -67,8 +67,20 @@ fn edit() -> impl Strategy<Value = Value> {
     })
 }
 
-/// One to three rules, of which those that the settings refuse are left out.
-fn rules() -> impl Strategy<Value = (Value, Settings)> {
+/// Settings with one to three rules.
+struct Rules {
+    json: Value,
+    settings: Settings,
+}
+
+impl std::fmt::Debug for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.json.fmt(f)
+    }
+}
+
+/// Rules that the settings take.
+fn rules() -> impl Strategy<Value = Rules> {
     let rule = (
         prop::collection::vec(path(), 0..2),
         prop::collection::vec(edit(), 0..3),
@@ -86,7 +98,7 @@ fn rules() -> impl Strategy<Value = (Value, Settings)> {
             })
             .collect();
         let settings = json!({"restore": {"rules": rules}});
-        Settings::from_json(&settings).ok().map(|parsed| (settings, parsed))
+        Settings::from_json(&settings).ok().map(|parsed| Rules { json: settings, settings: parsed })
     })
 }
 
@@ -128,23 +140,28 @@ fn touched(settings: &Value) -> Vec<String> {
     paths.map(|path| path.as_str().unwrap().split('/').nth(2).unwrap().replace("~1", "/").replace("~0", "~")).collect()
 }
 
+/// More of them by `PROPTEST_CASES`.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1000)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_local_rejects: u32::MAX, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn done_twice_is_done_once((_, settings) in rules(), spec in any_json()) {
-        if let Some(result) = run(&object(&spec), &Value::Null, &settings) {
-            prop_assert_eq!(run(&result, &Value::Null, &settings), Some(result));
+    fn done_twice_is_done_once(rules in rules(), spec in any_json()) {
+        if let Some(result) = run(&object(&spec), &Value::Null, &rules.settings) {
+            prop_assert_eq!(run(&result, &Value::Null, &rules.settings), Some(result));
         }
     }
 
     #[test]
-    fn what_is_outside_of_the_paths_stays((written, settings) in rules(), spec in any_json()) {
+    fn what_is_outside_of_the_paths_stays(rules in rules(), spec in any_json()) {
         let before = object(&spec);
-        let Some(after) = run(&before, &Value::Null, &settings) else { return Ok(()) };
+        let Some(after) = run(&before, &Value::Null, &rules.settings) else { return Ok(()) };
         prop_assert_eq!(after["other"].to_string(), before["other"].to_string(), "number text and nulls too");
         prop_assert_eq!(&after["metadata"]["labels"], &before["metadata"]["labels"]);
-        let touched = touched(&written);
+        let touched = touched(&rules.json);
         if let (Value::Object(before), Value::Object(after)) = (&before["spec"], &after["spec"]) {
             if touched.iter().any(|key| key == "[*]") {
                 return Ok(());
@@ -159,41 +176,41 @@ proptest! {
     /// A later write with the spec of the template, as Karmada's and GitOps tools' are, ends as the CREATE did; and a write
     /// that keeps everything changes nothing.
     #[test]
-    fn a_revert_is_undone((_, settings) in rules(), spec in any_json()) {
-        let Some(created) = run(&object(&spec), &Value::Null, &settings) else { return Ok(()) };
-        prop_assert_eq!(run(&created, &created, &settings), Some(created.clone()));
+    fn a_revert_is_undone(rules in rules(), spec in any_json()) {
+        let Some(created) = run(&object(&spec), &Value::Null, &rules.settings) else { return Ok(()) };
+        prop_assert_eq!(run(&created, &created, &rules.settings), Some(created.clone()));
         let mut reverted = object(&spec);
         if let Some(annotations) = created["metadata"].get("annotations") {
             reverted["metadata"]["annotations"] = annotations.clone();
         }
-        let Some(kept) = run(&reverted, &created, &settings) else { panic!("a revert is never refused") };
+        let Some(kept) = run(&reverted, &created, &rules.settings) else { panic!("a revert is never refused") };
         prop_assert_eq!(&kept, &created);
-        let without_annotation = run(&without_record(&reverted), &created, &settings).unwrap();
+        let without_annotation = run(&without_record(&reverted), &created, &rules.settings).unwrap();
         prop_assert_eq!(without_record(&without_annotation), without_record(&created));
-        prop_assert_eq!(run(&kept, &created, &settings), Some(kept), "idempotent on UPDATE too");
+        prop_assert_eq!(run(&kept, &created, &rules.settings), Some(kept), "idempotent on UPDATE too");
     }
 
     /// An object that is written anew by a person, whatever is in it, is answered; and the same when asked again.
     #[test]
-    fn any_update_is_answered((_, settings) in rules(), spec in any_json(), edited in any_json()) {
-        let Some(created) = run(&object(&spec), &Value::Null, &settings) else { return Ok(()) };
+    fn any_update_is_answered(rules in rules(), spec in any_json(), edited in any_json()) {
+        let Some(created) = run(&object(&spec), &Value::Null, &rules.settings) else { return Ok(()) };
         // With another state, rules of `onUpdate: Apply` are carried out anew.
         for id in ["42", "43"] {
             let mut edited = object(&edited);
             edited["metadata"]["labels"]["id"] = json!(id);
-            if let Some(updated) = run(&edited, &created, &settings) {
-                prop_assert_eq!(run(&updated, &created, &settings), Some(updated));
+            if let Some(updated) = run(&edited, &created, &rules.settings) {
+                prop_assert_eq!(run(&updated, &created, &rules.settings), Some(updated));
             }
         }
     }
 
     /// A forged record makes a rule write nothing that it would not write by itself.
     #[test]
-    fn a_forged_record_writes_nothing((_, settings) in rules(), spec in any_json(), place in path()) {
+    fn a_forged_record_writes_nothing(rules in rules(), spec in any_json(), place in path()) {
         let mut forged = object(&spec);
         let record = json!({"r0": {place: {"set": "forged"}}, "r1": {"/spec/a": {"set": "forged", "was": null}}, "z": {"/spec/b": {"set": "forged"}}});
         forged["metadata"]["annotations"] = json!({"stateful-failover/restored": record.to_string()});
-        if let Some(updated) = run(&object(&spec), &forged, &settings) {
+        if let Some(updated) = run(&object(&spec), &forged, &rules.settings) {
             prop_assert!(!updated["spec"].to_string().contains("forged"));
         }
     }

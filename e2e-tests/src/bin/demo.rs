@@ -1,6 +1,7 @@
 //! Replays a recorded failover through the module and shows what happens to the state.
 //!
-//! Usage: `demo [--recording FILE] [--settings FILE]`; fails if the state did not arrive.
+//! Usage: `demo [--recording FILE] [--settings FILE] [--member-settings FILE]`; fails if the state did not arrive. `--settings`
+//! are those at the Karmada control plane. Member clusters run no policy unless `--member-settings` are given.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -11,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use e2e_tests::policy::Module;
 use e2e_tests::project;
 use e2e_tests::recording::{Key, read};
-use e2e_tests::replay::{Replay, Step};
+use e2e_tests::replay::{Replay, Sides, Step};
 use serde_json::Value;
 use stateful_failover::history::{History, Record};
 use stateful_failover::metadata::annotation;
@@ -22,22 +23,27 @@ use stateful_failover::state::STATE_ANNOTATION;
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse()?;
     let paint = Paint { is_on: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() };
-    let text =
-        std::fs::read_to_string(&arguments.settings).with_context(|| arguments.settings.display().to_string())?;
-    let settings: Value = serde_yaml_ng::from_str(&text).with_context(|| arguments.settings.display().to_string())?;
+    let sides = Sides {
+        control_plane: read_settings(&arguments.settings)?,
+        members: arguments.member_settings.as_deref().map(read_settings).transpose()?,
+    };
     let recording = read(&arguments.recording)?;
 
-    println!("{} replayed through policy.wasm, settings {}\n", shown(&arguments.recording), shown(&arguments.settings));
-    let (replay, steps) = Replay::run(Module::built(), &settings, &recording)?;
+    let members = arguments.member_settings.as_deref().map_or("no policy".to_owned(), shown);
+    println!("{} replayed through policy.wasm", shown(&arguments.recording));
+    println!("settings at the control plane: {}; in the members: {members}\n", shown(&arguments.settings));
+    let (replay, steps) = Replay::run(Module::built(), &sides, &recording)?;
     for step in &steps {
         print!("{}", describe(step, paint));
     }
     for (key, object) in replay.objects().filter(|(key, _)| key.kind.ends_with("ResourceBinding")) {
         print!("{}", history_table(key, object)?);
     }
-    let has_rules = settings.pointer("/restore/rules").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
+    let has_rules = [Some(&sides.control_plane), sides.members.as_ref()].into_iter().flatten().any(|settings| {
+        settings.pointer("/restore/rules").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty())
+    });
     let arrivals = arrivals(&replay, &steps, has_rules);
-    println!("\nThe way of the state:");
+    println!("\nHow the state travelled:");
     for arrival in &arrivals {
         println!("  {}", paint.green(arrival));
     }
@@ -48,9 +54,15 @@ fn main() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn read_settings(path: &std::path::Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_yaml_ng::from_str(&text).with_context(|| path.display().to_string())
+}
+
 struct Arguments {
     recording: PathBuf,
     settings: PathBuf,
+    member_settings: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -58,13 +70,17 @@ impl Arguments {
         let mut parsed = Self {
             recording: project("testdata/recordings/application-failover.jsonl"),
             settings: project("examples/flinkdeployment.yaml"),
+            member_settings: None,
         };
         let mut arguments = std::env::args().skip(1);
         while let Some(name) = arguments.next() {
             let target = match name.as_str() {
                 "--recording" => &mut parsed.recording,
                 "--settings" => &mut parsed.settings,
-                other => bail!("unknown argument `{other}`; usage: demo [--recording FILE] [--settings FILE]"),
+                "--member-settings" => parsed.member_settings.get_or_insert_default(),
+                other => bail!(
+                    "unknown argument `{other}`; usage: demo [--recording FILE] [--settings FILE] [--member-settings FILE]"
+                ),
             };
             *target = arguments.next().with_context(|| format!("`{name}` needs a file"))?.into();
         }
@@ -157,7 +173,7 @@ fn state(record: &Record) -> String {
 }
 
 /// For each value of a fed state: where it was read, and where it ended. With restore rules, it must have ended in a
-/// field; without, in the label that a policy of one's own reads.
+/// field; without, in the label that another policy in the member reads.
 fn arrivals(replay: &Replay<'_>, steps: &[Step], has_rules: bool) -> Vec<String> {
     let mut arrivals = Vec::new();
     for (key, object) in replay.objects().filter(|(key, _)| key.apiserver != "karmada") {
@@ -172,14 +188,22 @@ fn arrivals(replay: &Replay<'_>, steps: &[Step], has_rules: bool) -> Vec<String>
             let fields = restored(object, value);
             let Key { apiserver, kind, name, .. } = key;
             let ends = if fields.is_empty() && !has_rules { vec![format!("label {alias}")] } else { fields };
+            let in_work = work_of(replay, object).map(|manifest| restored(manifest, value)).unwrap_or_default();
             for end in ends {
-                arrivals.push(format!(
-                    "{from} {path} = {value} -> task -> Work label -> {end} of {kind} {name} in {apiserver}"
-                ));
+                let work = if in_work.contains(&end) { "Work, where the rule is carried out" } else { "Work" };
+                arrivals.push(format!("{from} {path} = {value}"));
+                arrivals.push(format!("  -> task in the binding -> {work} -> {end} of {kind} {name} in {apiserver}"));
             }
         }
     }
     arrivals
+}
+
+/// The manifest in the Work that an object in a member cluster came from.
+fn work_of<'a>(replay: &'a Replay<'_>, object: &Value) -> Option<&'a Value> {
+    let key = |name| annotation(object, name);
+    let work = replay.object("karmada", "Work", key("work.karmada.io/namespace")?, key("work.karmada.io/name")?)?;
+    work.pointer("/spec/workload/manifests/0")
 }
 
 /// The cluster and the field of its status that a value stood in.
@@ -212,7 +236,7 @@ fn restored(object: &Value, value: &str) -> Vec<String> {
         record.iter().flat_map(|record| record.as_object()).flatten().filter_map(|(_, changes)| changes.as_object());
     changes
         .flatten()
-        .filter(|(path, change)| Path::parse(path).is_ok_and(|path| path.get(object) == Ok(change.get("set"))))
+        .filter(|(path, change)| Path::parse(path).is_ok_and(|path| path.first(object) == Ok(change.get("set"))))
         .filter_map(|(path, change)| {
             let set = change["set"].as_str().filter(|set| set.contains(value))?;
             Some(format!("{} = {set}", path.trim_start_matches('/').replace('/', ".")))

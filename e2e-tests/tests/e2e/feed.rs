@@ -397,7 +397,7 @@ fn lookup_failures() {
         let (rejected, lookups) = evaluate(&work, &Value::Null, &json!({}), host);
         assert_eq!(
             rejected.message.unwrap(),
-            format!("cannot read ResourceBinding `default/x-deployment`: {message}; Work `karmada-es-b/x-1` waits, Karmada tries again")
+            format!("cannot read ResourceBinding `default/x-deployment`: {message}; Work `karmada-es-b/x-1` is held back; Karmada will retry")
         );
         assert_eq!(lookups, 1);
         let accepting = json!({"feed": {"onLookupFailure": "Accept"}});

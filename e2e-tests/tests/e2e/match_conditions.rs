@@ -7,7 +7,7 @@ use cel::{Context, Program, Value as Cel};
 use e2e_tests::policy::Module;
 use e2e_tests::project;
 use e2e_tests::recording::read;
-use e2e_tests::replay::Replay;
+use e2e_tests::replay::{Replay, Sides};
 use serde_json::{Value, json};
 
 use crate::recordings::settings;
@@ -44,7 +44,7 @@ fn restore_sees_what_moved_and_nothing_else() {
     let (mut created, mut updated, mut passed_over) = (0, 0, 0);
     for recording in ["application-failover-native", "cluster-failover", "repeated-failover", "unreachable-source"] {
         let requests = read(&project(&format!("testdata/recordings/{recording}.jsonl"))).unwrap();
-        let (_, steps) = Replay::run(Module::built(), &settings, &requests).unwrap();
+        let (_, steps) = Replay::run(Module::built(), &Sides::members(settings.clone()), &requests).unwrap();
         for step in steps.iter().filter(|step| step.key.kind == "FlinkDeployment") {
             let is_changed = step.answer.mutated_object.is_some();
             let is_seen = holds(&condition, &step.request["object"], &step.request["oldObject"]);

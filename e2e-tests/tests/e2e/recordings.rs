@@ -7,7 +7,7 @@
 use e2e_tests::policy;
 use e2e_tests::project;
 use e2e_tests::recording::read;
-use e2e_tests::replay::{Replay, Step};
+use e2e_tests::replay::{Replay, Sides, Step};
 use serde_json::{Value, json};
 
 const ALIAS: &str = "resourcebinding.karmada.io/failover-jobid";
@@ -20,15 +20,37 @@ pub(crate) fn settings() -> Value {
     serde_yaml_ng::from_str(&std::fs::read_to_string(project("examples/flinkdeployment.yaml")).unwrap()).unwrap()
 }
 
-/// Replays a recording on the native core and on the module, and checks where each ends.
+/// Replays a recording on the native core and on the module, with the restore rules at the control plane, in the members, and
+/// in both, and checks where each ends.
 fn replayed(recording: &str, check: impl Fn(&Replay<'_>, &[Step])) {
     let recording = read(&project(&format!("testdata/recordings/{recording}.jsonl"))).unwrap();
-    let settings = settings();
-    for policy in policy::all() {
-        let (replay, steps) =
-            Replay::run(policy, &settings, &recording).unwrap_or_else(|error| panic!("{}: {error:#}", policy.name()));
-        assert!(steps.iter().all(|step| step.answer.accepted), "{}: nothing is refused", policy.name());
-        check(&replay, &steps);
+    for (name, sides) in [
+        ("control plane", Sides::control_plane(settings())),
+        ("members", Sides::members(settings())),
+        ("both", Sides::both(settings())),
+    ] {
+        for policy in policy::all() {
+            let (replay, steps) = Replay::run(policy, &sides, &recording)
+                .unwrap_or_else(|error| panic!("{}, {name}: {error:#}", policy.name()));
+            let refused = steps.iter().find(|step| !step.answer.accepted);
+            assert!(refused.is_none(), "{}, {name}: {:?}", policy.name(), refused.map(|step| &step.answer));
+            check(&replay, &steps);
+            if sides.control_plane.get("restore").is_some() {
+                assert_kept_in_works(&steps);
+            }
+        }
+    }
+}
+
+/// From the Work's creation on, the field is in every manifest that is fed, through each later sync and template edit.
+fn assert_kept_in_works(steps: &[Step]) {
+    let works = steps.iter().filter(|step| step.key.kind == "Work" && step.is_stored);
+    for step in works.filter(|step| step.request.pointer("/object/metadata/deletionTimestamp").is_none()) {
+        let manifest = &step.result["spec"]["workload"]["manifests"][0];
+        let Some(state) = manifest.pointer(STATE).and_then(Value::as_str) else { continue };
+        let job_id = &serde_json::from_str::<Value>(state).unwrap()[ALIAS];
+        let path = format!("s3://flink-state/default/checkpoints/{}/latest", job_id.as_str().unwrap());
+        assert_eq!(manifest["spec"]["job"]["initialSavepointPath"], json!(path), "request {}", step.index);
     }
 }
 
@@ -108,8 +130,8 @@ fn application_failover_with_karmadas_own_injection() {
         let label = format!("/spec/workload/manifests/0/metadata/labels/{}", ALIAS.replace('/', "~1"));
         assert_eq!(before["object"].pointer(&label), None);
         assert_eq!(after.pointer(&label), Some(&json!(job_id)));
-        // The PUT on the member object carries the spec of the template: the restored field is put back.
-        assert_eq!(steps[15].request.pointer("/object/spec/job/initialSavepointPath"), None);
+        // The PUT on the member object carries the spec of the manifest: with the field, or the member's policy puts it back.
+        assert!(steps[15].result.pointer("/spec/job/initialSavepointPath").is_some());
         assert_resumes_in_member2(replay, steps, "s2-gateon", "application", job_id);
         let expected = record(application("Directly"), "2026-11-30T03:31:35Z", "Recovered", job_id);
         assert_eq!(history(replay, "s2-gateon"), json!([expected]));

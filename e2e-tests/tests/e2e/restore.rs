@@ -202,9 +202,9 @@ fn invalid_state_is_refused() {
         );
         assert!(message.starts_with(&start), "{message}");
         assert!(message.contains("expected a match of `[0-9a-f]{32}`"), "{message}");
-        assert!(message.ends_with("; check `statePreservation` of the PropagationPolicy that moved it"), "{message}");
+        assert!(message.ends_with("; check `statePreservation` of its PropagationPolicy"), "{message}");
         let is_rejected = label.starts_with("0000");
-        assert_eq!(message.contains(" and none of `reject`"), is_rejected, "{message}");
+        assert_eq!(message.contains(" and not listed in `reject`"), is_rejected, "{message}");
     }
 }
 
@@ -286,17 +286,17 @@ fn config_maps() {
     for (objects, why) in [
         (
             vec![],
-            "variable `checkpoint` has no value (ConfigMap `flink-dr/latest-checkpoints` does not exist); it is `onMissing: Reject`",
+            "variable `checkpoint` has no value (ConfigMap `flink-dr/latest-checkpoints` does not exist) and `onMissing` is Reject",
         ),
         (
             vec![empty],
             "variable `checkpoint` has no value (ConfigMap `flink-dr/latest-checkpoints` has no key \
-             `e6fd0a8b5c4d4f3b9a7e112233445566`); it is `onMissing: Reject`",
+             `e6fd0a8b5c4d4f3b9a7e112233445566`) and `onMissing` is Reject",
         ),
         (
             vec![wrong],
-            "variable `checkpoint` is `../chk-1`, expected a match of `chk-[0-9]+`; check `statePreservation` of the \
-             PropagationPolicy that moved it",
+            "variable `checkpoint` is `../chk-1`, expected a match of `chk-[0-9]+`; check key \
+             `e6fd0a8b5c4d4f3b9a7e112233445566` of ConfigMap `flink-dr/latest-checkpoints`",
         ),
     ] {
         let (answer, _) = evaluate_on(&request, &settings(), || Host::new(objects.clone()));
@@ -350,11 +350,11 @@ fn settings_that_cannot_be_used() {
         ),
         (
             set(json!({"path": "/spec/a", "template": "{jobid}"})),
-            "set[0].template: `{jobid}` is not a variable of this rule; declare it in `vars`, use one of jobId, namespace, name, kind, or write `value` for literal text",
+            "set[0].template: `{jobid}` is not a variable that can be used here; expected one of jobId, namespace, name, kind, or `value` for literal text",
         ),
         (
             set(json!({"path": "/spec/a/", "value": 1})),
-            "set[0].path: `/spec/a/` ends with `/`; take it away, or write `segments: [..., \"\"]` for a field with an empty name",
+            "set[0].path: `/spec/a/` ends with `/`; remove the slash, or write `segments: [..., \"\"]` for a field with an empty name",
         ),
         (set(json!({"path": "spec/a", "value": 1})), "set[0].path: `spec/a` does not begin with `/`"),
         (
@@ -400,7 +400,7 @@ fn settings_that_cannot_be_used() {
         (set(json!({"path": "/spec/a", "value": null})), "set[0].value: is null; write `remove` to take a field away"),
         (
             set(json!({"path": "/spec/a", "segments": ["a"], "value": 1})),
-            "set[0]: has both `path` and `segments`, expected one of them",
+            "set[0]: has `path` and `segments`, expected one of them",
         ),
         (
             set(json!({"path": "/spec/a", "valueFrom": {"var": "jobld"}})),
@@ -420,22 +420,22 @@ fn settings_that_cannot_be_used() {
         ),
         (
             set(json!({"path": "/spec/l/[name=a]", "value": {"name": "b"}})),
-            "set[0].path: `/spec/l/[name=a]` changes what its selector looks for; write the other fields of the entry",
+            "set[0].path: `/spec/l/[name=a]` would change the key its own selector matches on; set other fields of the entry",
         ),
         (
             set(json!({"path": "/spec/l/[name=a]/name", "value": "b"})),
-            "set[0].path: `/spec/l/[name=a]/name` changes what its selector looks for; write the other fields of the entry",
+            "set[0].path: `/spec/l/[name=a]/name` would change the key its own selector matches on; set other fields of the entry",
         ),
         (rule(json!({"vars": {"jobId": {"state": "a", "pattern": "[0-9"}}})), "vars.jobId.pattern: does not compile: "),
         (rule(json!({"vars": {"name": {"state": "a"}}})), "vars.name: `name` is built in, choose another name"),
         (
             rule(json!({"vars": {"job-id": {"state": "a"}}})),
-            "vars.job-id: `job-id` is not a variable name: letters, digits and `_`, not first a digit",
+            "vars.job-id: `job-id` is not a variable name; use letters, digits and `_`, not starting with a digit",
         ),
-        (rule(json!({"vars": {"x": {}}})), "vars.x: has neither `state` nor `configMap`"),
+        (rule(json!({"vars": {"x": {}}})), "vars.x: has none of `state`, `configMap` and `field`, expected one of them"),
         (
             rule(json!({"vars": {"x": {"configMap": {"namespace": "n", "name": "m", "key": "{y}"}}}})),
-            "vars.x.configMap.key: `{y}` is not a variable of this rule; ",
+            "vars.x.configMap.key: `{y}` is not a variable that can be used here; expected one of namespace, name, kind",
         ),
         (
             rule(json!({"set": [{"path": "/spec/a", "value": 1}, {"path": "/spec/a", "value": 2}]})),
@@ -443,13 +443,13 @@ fn settings_that_cannot_be_used() {
         ),
         (
             rule(json!({"set": [{"path": "/spec/a", "value": {}}, {"path": "/spec/a/b", "value": 2}]})),
-            " `/spec/a/b` and `/spec/a` are parts of one another; write the parts only",
+            " `/spec/a/b` and `/spec/a` overlap; write only one of them",
         ),
         (
             rule(json!({"remove": ["/spec/l/0"]})),
-            "remove[0]: `/spec/l/0` removes entries by their place; select one with `[key=value]`, or remove the whole list or map",
+            "remove[0]: `/spec/l/0` removes entries by index, which is not repeatable; select one with `[key=value]`, or remove the whole list or map",
         ),
-        (rule(json!({"set": []})), " neither `set` nor `remove`: the rule does nothing"),
+        (rule(json!({"set": []})), " has neither `set` nor `remove`: the rule does nothing"),
         (rule(json!({"onUpdate": "keep"})), "onUpdate: unknown value `keep`, did you mean `Keep`?"),
         (rule(json!({"name": ""})), "name: is empty"),
         (

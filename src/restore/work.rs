@@ -1,0 +1,44 @@
+//! Carrying the rules out on the manifests of a Work, from where Karmada brings what they write to the member cluster.
+
+use serde_json::Value;
+
+use super::rule::Rule;
+use super::{Failure, Restoration, Workload, carry_out};
+use crate::cluster::Cluster;
+use crate::karmada::{self, ObjectReference, Work};
+use crate::metadata;
+use crate::state::STATE_ANNOTATION;
+
+/// Carries out `rules` on the manifests of `work` that `is_resource` holds for and that carry state. `old` is the stored
+/// Work: a manifest that it has too is updated, any other is created.
+///
+/// # Errors
+/// [`Failure`], where a rule can't be carried out.
+pub fn carry_out_in(
+    work: &Value,
+    old: Option<&Value>,
+    is_resource: impl Fn(ObjectReference<'_>) -> bool,
+    rules: &[Rule],
+    cluster: &impl Cluster,
+) -> Result<Restoration, Failure> {
+    let old_manifests = old.map(|old| Work::new(old).manifests()).unwrap_or_default();
+    let mut restored = Restoration::default();
+    for (index, manifest) in Work::new(work).manifests().iter().enumerate() {
+        let reference = ObjectReference::of(manifest);
+        if metadata::annotation(manifest, STATE_ANNOTATION).is_none() || !is_resource(reference) {
+            continue;
+        }
+        let old = old_manifests.iter().find(|old| ObjectReference::of(old) == reference);
+        let mut of_manifest = carry_out(Workload { reference, object: manifest, old }, rules, cluster)?;
+        if let Some(manifest) = of_manifest.object.take() {
+            let result = restored.object.get_or_insert_with(|| work.clone());
+            if let Some(place) = karmada::manifests_mut(result).get_mut(index) {
+                *place = manifest;
+            }
+        }
+        restored.done.append(&mut of_manifest.done);
+        restored.warnings.append(&mut of_manifest.warnings);
+        restored.notes.append(&mut of_manifest.notes);
+    }
+    Ok(restored)
+}

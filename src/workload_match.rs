@@ -1,0 +1,32 @@
+//! Which workloads a rule of the settings is for: by API group, kind and namespace.
+
+use wildmatch::WildMatch;
+
+use crate::karmada::ObjectReference;
+
+/// `match` of a rule: all three must hold.
+#[derive(Debug, Default)]
+pub struct WorkloadMatch {
+    /// API groups, `""` for the core group. Never empty.
+    pub api_groups: Vec<String>,
+    /// Kinds. Never empty.
+    pub kinds: Vec<String>,
+    /// Globs over whole names; empty for all namespaces (and cluster-scoped kinds).
+    pub namespaces: Vec<String>,
+}
+
+impl WorkloadMatch {
+    /// Whether `resource` is one of them.
+    pub fn accepts(&self, resource: ObjectReference<'_>) -> bool {
+        self.api_groups.iter().any(|group| group == resource.group)
+            && self.kinds.iter().any(|kind| kind == resource.kind)
+            && (self.namespaces.is_empty()
+                || self.namespaces.iter().any(|glob| WildMatch::new(glob).matches(resource.namespace)))
+    }
+
+    /// Whether an object can be one of both, as far as kinds tell.
+    pub fn may_meet(&self, other: &Self) -> bool {
+        self.api_groups.iter().any(|group| other.api_groups.contains(group))
+            && self.kinds.iter().any(|kind| other.kinds.contains(kind))
+    }
+}
