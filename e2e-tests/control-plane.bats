@@ -136,11 +136,14 @@ binding() {
   binding '.spec.gracefulEvictionTasks[0].preservedLabelState["resourcebinding.karmada.io/failover-jobid"]' | grep -x "$(jq -r '.status.aggregatedStatus[0].status.jobStatus.jobId' binding.json)"
 }
 
-@test "feed: the Work for the new cluster carries it, and the server may look the binding up" {
+@test "feed, restore: the Work for the new cluster carries it, and the server may look the binding and the ConfigMap up" {
+  job="$(jq -r '.status.aggregatedStatus[0].status.jobStatus.jobId' binding.json)"
+  kubectl --namespace flink-dr create configmap latest-checkpoints --from-literal="$job=chk-42"
   uid="$(binding '.metadata.labels["resourcebinding.karmada.io/permanent-id"]')"
   kubectl patch resourcebinding s1-appfailover-flinkdeployment --type merge --patch '{"spec": {"clusters": [{"name": "member2"}]}}'
   request 10 | jq --arg id "$uid" '.metadata.labels["resourcebinding.karmada.io/permanent-id"] = $id' | kubectl create -f -
   kubectl --namespace karmada-es-member2 get works -o json | jq -e '.items[0].spec.workload.manifests[0].metadata.labels["stateful-failover/from"] == "member1"'
+  kubectl --namespace karmada-es-member2 get works -o json | jq -e --arg path "s3p://flink-state/default/checkpoints/$job/chk-42" '.items[0].spec.workload.manifests[0].spec.job.initialSavepointPath == $path'
 }
 
 @test "the API server's audit log says what was done" {
@@ -148,6 +151,7 @@ binding() {
   cat audit.txt
   grep "preserved resourcebinding.karmada.io/failover-jobid from member1" audit.txt
   grep "fed FlinkDeployment" audit.txt
+  grep "set /spec/job/initialSavepointPath" audit.txt
 }
 
 @test "without the policy server, Karmada's writes wait" {

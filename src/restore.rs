@@ -153,11 +153,7 @@ pub fn review(
 ///
 /// # Errors
 /// [`Failure`], where a rule can't be carried out: nothing of any rule may be stored then.
-pub fn carry_out(
-    workload: Workload<'_>,
-    rules: &[Rule],
-    cluster: &impl Cluster,
-) -> Result<Restoration, Failure> {
+pub fn carry_out(workload: Workload<'_>, rules: &[Rule], cluster: &impl Cluster) -> Result<Restoration, Failure> {
     let rules: Vec<&Rule> = rules.iter().filter(|rule| rule.workloads.accepts(workload.reference)).collect();
     if rules.is_empty() {
         return Ok(Restoration::default());
@@ -374,7 +370,8 @@ impl<'a, C: Cluster> Review<'a, C> {
             let stands = |object| entry.stands_in(object).unwrap_or(false);
             if !self.could_have_written(&entry) && stands(old) && !stands(self.object) {
                 let name = quote(&entry.rule.name);
-                let text = format!("rule {name}: {} not kept: the rule has changed since it wrote it", entry.site.key());
+                let text =
+                    format!("rule {name}: {} not kept: the rule has changed since it wrote it", entry.site.key());
                 self.restoration.warnings.push(warning(&text));
             }
         }
@@ -403,7 +400,8 @@ impl<'a, C: Cluster> Review<'a, C> {
         let mut entries = self.standing_claims();
         let mut stored = self.believed(stored);
         stored.retain(|entry| {
-            let is_same = |claim: &&Entry<'_>| claim.rule.name == entry.rule.name && claim.site.key() == entry.site.key();
+            let is_same =
+                |claim: &&Entry<'_>| claim.rule.name == entry.rule.name && claim.site.key() == entry.site.key();
             !entries.iter().any(|claim| is_same(&claim))
         });
         entries.append(&mut stored);

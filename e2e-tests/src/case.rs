@@ -127,6 +127,11 @@ impl Case {
         Ok(Self { name, folder, request, settings, host })
     }
 
+    /// What lookups find.
+    pub fn objects(&self) -> &[Value] {
+        &self.host.objects
+    }
+
     fn host(&self) -> Arc<Host> {
         let HostFile { objects, error, garbage } = self.host.clone();
         let mut host = Host::new(objects);

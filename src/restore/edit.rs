@@ -104,7 +104,9 @@ impl Edit {
         let stands = place.get(object).map_err(at)?;
         let is_there = match &self.mode {
             Mode::Replace => stands == Some(value),
-            Mode::IfAbsent => stands.is_some() || (self.path.is_env_value() && place.sibling_stands("valueFrom", object)),
+            Mode::IfAbsent => {
+                stands.is_some() || (self.path.is_env_value() && place.sibling_stands("valueFrom", object))
+            }
             Mode::Append => stands.and_then(Value::as_array).is_some_and(|items| items.contains(value)),
             Mode::AppendText(_) => false,
         };
@@ -210,7 +212,9 @@ fn token_in(text: &str, token: &str, separator: &str) -> Option<usize> {
             || (is_blank && before.ends_with(char::is_whitespace))
     };
     let ends = |after: &str| {
-        after.trim_end().is_empty() || after.starts_with(separator) || (is_blank && after.starts_with(char::is_whitespace))
+        after.trim_end().is_empty()
+            || after.starts_with(separator)
+            || (is_blank && after.starts_with(char::is_whitespace))
     };
     let mut places = text.rmatch_indices(token).map(|(at, _)| at);
     places.find(|&at| {

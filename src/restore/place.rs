@@ -259,7 +259,8 @@ impl Place {
 
     /// Whether `other` is this place or a part of what stands here.
     pub fn covers(&self, other: &Self) -> bool {
-        self.0.len() <= other.0.len() && self.0.iter().zip(&other.0).all(|(left, right)| left.to_string() == right.to_string())
+        self.0.len() <= other.0.len()
+            && self.0.iter().zip(&other.0).all(|(left, right)| left.to_string() == right.to_string())
     }
 
     /// Whether the field `key` beside what stands here is there.
@@ -323,9 +324,7 @@ impl Place {
     fn is_bare(&self, value: &Value) -> bool {
         match value {
             Value::Array(items) => items.is_empty(),
-            Value::Object(fields) => {
-                *value == self.created() || fields.values().all(Value::is_null)
-            }
+            Value::Object(fields) => *value == self.created() || fields.values().all(Value::is_null),
             _ => false,
         }
     }
@@ -386,7 +385,8 @@ mod tests {
     #[test]
     fn every_entry() {
         let object = json!({"l": [{"a": 1}, {"a": 2}], "m": {"x/y": {}}, "n": null, "t": "text"});
-        let printed = |path| places(path, &object).map(|places| places.iter().map(Place::to_string).collect::<Vec<_>>());
+        let printed =
+            |path| places(path, &object).map(|places| places.iter().map(Place::to_string).collect::<Vec<_>>());
         assert_eq!(printed("/l/[*]/a").unwrap(), ["/l/0/a", "/l/1/a"]);
         assert_eq!(printed("/m/[*]").unwrap(), ["/m/x~1y"]);
         assert_eq!(printed("/n/[*]/a").unwrap(), [""; 0]);

@@ -125,7 +125,9 @@ impl Record {
                 let known = self.rules.get(&rule.name).and_then(|changes| changes.get(&touched.site.key()));
                 // What several edits append to one list is one change.
                 let change = match (known, change) {
-                    (Some(Change { set: Some(Value::Array(known)), was, parent }), change) if touched.site.appends() => {
+                    (Some(Change { set: Some(Value::Array(known)), was, parent }), change)
+                        if touched.site.appends() =>
+                    {
                         let more = change.set.iter().filter_map(Value::as_array).flatten();
                         let items = known.iter().chain(more.filter(|item| !known.contains(item))).cloned().collect();
                         Change { was: was.clone(), set: Some(items), parent: parent.clone() }
@@ -231,14 +233,16 @@ impl Touched<'_> {
                 let undone = stands.and_then(Value::as_str).map(|text| without_token(text, token, separator));
                 let is_exact = undone.as_deref() == Some(text.unwrap_or_default()) && text != Some("");
                 let was = text.filter(|_| !is_exact).map(Value::from);
-                Some(Change { was, set: Some(Value::from(token.as_str())), parent: parent().filter(|_| text.is_none()) })
+                Some(Change {
+                    was,
+                    set: Some(Value::from(token.as_str())),
+                    parent: parent().filter(|_| text.is_none()),
+                })
             }
             _ if stood == stands => None,
-            _ => Some(Change {
-                was: stood.cloned(),
-                set: stands.cloned(),
-                parent: parent().filter(|_| stood.is_none()),
-            }),
+            _ => {
+                Some(Change { was: stood.cloned(), set: stands.cloned(), parent: parent().filter(|_| stood.is_none()) })
+            }
         }
     }
 }

@@ -160,7 +160,9 @@ impl Rule {
         }
         let removed = self.remove.iter().enumerate().find_map(|(rank, path)| {
             let place = path.place_from(key)?;
-            Some((rank, Site { place, edit: None }))
+            // What is set below it is written in its turn.
+            let set_below = self.set.iter().position(|edit| path.contains(&edit.path));
+            Some((set_below.map_or(rank, |edit| self.remove.len() + edit), Site { place, edit: None }))
         });
         removed.or_else(|| self.sites(key, |edit| !edit.mode.appends() && !self.is_below_removed(edit)))
     }

@@ -182,7 +182,9 @@ fn read_source(variable: &Object<'_>, from_state: &[&str], errors: &mut Errors) 
                     errors.add(&variable.path_of("field"), "leads to several fields by `[*]`; name one");
                     None
                 }
-                path => path.map(Source::Field).map_err(|error| errors.add(&variable.path_of("field"), chain(&error))).ok(),
+                path => {
+                    path.map(Source::Field).map_err(|error| errors.add(&variable.path_of("field"), chain(&error))).ok()
+                }
             }
         }
         _ => {
@@ -200,8 +202,7 @@ fn read_source(variable: &Object<'_>, from_state: &[&str], errors: &mut Errors) 
 
 /// Which one of several fields is given; an error where none or more are.
 fn one_of(item: &Object<'_>, fields: &[&'static str], errors: &mut Errors) -> Option<&'static str> {
-    let given: Vec<&'static str> =
-        fields.iter().copied().filter(|field| item.get_even_null(field).is_some()).collect();
+    let given: Vec<&'static str> = fields.iter().copied().filter(|field| item.get_even_null(field).is_some()).collect();
     match given.as_slice() {
         [field] => Some(field),
         [] => {
@@ -399,7 +400,10 @@ fn check_paths(rule: &Rule, at: &reader::Path, errors: &mut Errors) {
         let depth = removed.map(|removed| removed.segments().len()).min().unwrap_or_default();
         if edit.path.segments().iter().skip(depth).any(|segment| *segment == Segment::Every) {
             let path = quote(&edit.path.to_string());
-            errors.add(at, format_args!("{path} has a `[*]` below a removed path, where nothing is left; name the entry"));
+            errors.add(
+                at,
+                format_args!("{path} has a `[*]` below a removed path, where nothing is left; name the entry"),
+            );
         }
     }
 }
@@ -419,7 +423,9 @@ fn check_created_entries(rule: &Rule, creator: &Rule, at: &reader::Path, errors:
             };
             errors.add(
                 at,
-                format_args!("{path} may lead to the entry that {created}{owner} creates; select the entries with `[key=value]`"),
+                format_args!(
+                    "{path} may lead to the entry that {created}{owner} creates; select the entries with `[key=value]`"
+                ),
             );
         }
     }

@@ -20,5 +20,9 @@ pub(super) fn read(object: &Object<'_>, errors: &mut Errors) -> WorkloadMatch {
             format_args!("{} has a version, write the group alone: `{name}`", quote(group)),
         );
     }
-    WorkloadMatch { api_groups, kinds: object.strings("kinds", errors), namespaces: object.strings("namespaces", errors) }
+    WorkloadMatch {
+        api_groups,
+        kinds: object.strings("kinds", errors),
+        namespaces: object.strings("namespaces", errors),
+    }
 }

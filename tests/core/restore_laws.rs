@@ -1,11 +1,17 @@
-//! The laws of the stage restore, for random rules and objects.
+//! The laws of the stage restore, for random rules and objects: in a member cluster, and on the manifest in a Work.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use std::cell::Cell;
+
 use proptest::prelude::*;
+use proptest::test_runner::{TestCaseError, TestRunner};
 use serde_json::{Map, Value, json};
-use stateful_failover::cluster::NoCluster;
+use stateful_failover::cluster::{Get, LookupError};
 use stateful_failover::{Outcome, Request, Settings, evaluate};
+
+const RECORD: &str = "stateful-failover/restored";
+const STATE: &str = "stateful-failover/state";
 
 /// Numbers whose text a parser that keeps numbers as floats would change, and other awkward values.
 fn leaf() -> impl Strategy<Value = Value> {
@@ -43,9 +49,15 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Mostly an object, with fields that the paths of the rules lead to.
+fn spec() -> impl Strategy<Value = Value> {
+    let fields = prop::collection::btree_map("[abc]", any_json(), 0..4);
+    prop_oneof![4 => fields.prop_map(|fields| Value::Object(fields.into_iter().collect())), 1 => any_json()]
+}
+
 fn path() -> impl Strategy<Value = String> {
     let segment = prop::sample::select(vec!["a", "b", "c", "a~1b", "~0", "[name=a]", "[name=b]", "[*]", "0", "v"]);
-    prop::collection::vec(segment, 1..4).prop_map(|segments| format!("/spec/{}", segments.join("/")))
+    prop::collection::vec(segment, 1..3).prop_map(|segments| format!("/spec/{}", segments.join("/")))
 }
 
 fn edit() -> impl Strategy<Value = Value> {
@@ -102,31 +114,70 @@ fn rules() -> impl Strategy<Value = Rules> {
     })
 }
 
+/// The object that rules are for, with state.
 fn object(spec: &Value) -> Value {
-    json!({"metadata": {"name": "n", "namespace": "ns", "labels": {"id": "42"}}, "spec": spec, "other": spec})
+    with_state(spec, "42")
 }
 
-fn run(object: &Value, old: &Value, settings: &Settings) -> Option<Value> {
-    let request = json!({
-        "kind": {"group": "x.io", "version": "v1", "kind": "Thing"}, "name": "n", "namespace": "ns",
-        "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "object": object, "oldObject": old,
+fn with_state(spec: &Value, id: &str) -> Value {
+    json!({
+        "apiVersion": "x.io/v1", "kind": "Thing",
+        "metadata": {"name": "n", "namespace": "ns", "labels": {"id": id}, "annotations": {STATE: json!({"id": id}).to_string()}},
+        "spec": spec, "other": spec,
     })
-    .to_string();
-    match evaluate(&Request::from_json(&request).unwrap(), settings, &NoCluster).outcome {
-        Outcome::Accept => Some(object.clone()),
-        Outcome::Mutate(result) => Some(result),
-        Outcome::Deny { message, .. } => {
-            assert!(message.len() < 1000, "{message}");
-            None
+}
+
+/// Where the rules are carried out.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// On the object in a member cluster.
+    Member,
+    /// On the manifest in a Work at the control plane.
+    Work,
+}
+
+impl Way {
+    const ALL: [Self; 2] = [Self::Member, Self::Work];
+
+    /// The object as it is stored; `None` where the request is refused.
+    fn run(self, object: &Value, old: &Value, settings: &Settings) -> Option<Value> {
+        let wrap = |object: &Value| match self {
+            _ if object.is_null() => Value::Null,
+            Self::Member => object.clone(),
+            Self::Work => json!({
+                "metadata": {"annotations": {"clusterresourcebinding.karmada.io/name": "b"}},
+                "spec": {"workload": {"manifests": [object]}},
+            }),
+        };
+        let (group, kind, namespace) = match self {
+            Self::Member => ("x.io", "Thing", "ns"),
+            Self::Work => ("work.karmada.io", "Work", "karmada-es-m"),
+        };
+        let request = json!({
+            "kind": {"group": group, "version": "v1", "kind": kind}, "name": "n", "namespace": namespace,
+            "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "object": wrap(object), "oldObject": wrap(old),
+        })
+        .to_string();
+        let resource = json!({"apiVersion": "x.io/v1", "kind": "Thing", "namespace": "ns", "name": "n"});
+        let binding =
+            |_: &Get<'_>| -> Result<Option<Value>, LookupError> { Ok(Some(json!({"spec": {"resource": resource}}))) };
+        match evaluate(&Request::from_json(&request).unwrap(), settings, &binding).outcome {
+            Outcome::Accept => Some(object.clone()),
+            Outcome::Mutate(result) => Some(match self {
+                Self::Member => result,
+                Self::Work => result["spec"]["workload"]["manifests"][0].clone(),
+            }),
+            Outcome::Deny { message, .. } => {
+                assert!(message.len() < 1000, "{message}");
+                None
+            }
         }
     }
 }
 
 fn without_record(object: &Value) -> Value {
     let mut object = object.clone();
-    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.remove("stateful-failover/restored");
-    }
+    object["metadata"]["annotations"].as_object_mut().unwrap().remove(RECORD);
     object
 }
 
@@ -140,78 +191,173 @@ fn touched(settings: &Value) -> Vec<String> {
     paths.map(|path| path.as_str().unwrap().split('/').nth(2).unwrap().replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// More of them by `PROPTEST_CASES`.
-fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1000)
+/// Runs `law` on random input, both ways: 1,000 cases, or as many as `PROPTEST_CASES` says. It says of each whether a request
+/// was mutated; of all, at least a third must be, or the law was not tried.
+fn holds<S: Strategy>(input: S, law: impl Fn(Way, &S::Value) -> Result<bool, TestCaseError>)
+where
+    S::Value: std::fmt::Debug,
+{
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1000);
+    let config =
+        ProptestConfig { cases, max_local_rejects: u32::MAX, failure_persistence: None, ..ProptestConfig::default() };
+    let mutated = Cell::new(0);
+    let outcome = TestRunner::new(config).run(&input, |input| {
+        for way in Way::ALL {
+            mutated.set(mutated.get() + u32::from(law(way, &input)?));
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    assert!(mutated.get() >= 2 * cases / 3, "only {} of {} requests were mutated", mutated.get(), 2 * cases);
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), max_local_rejects: u32::MAX, failure_persistence: None, ..ProptestConfig::default() })]
+#[test]
+fn done_twice_is_done_once() {
+    holds((rules(), spec()), |way, (rules, spec)| {
+        let Some(result) = way.run(&object(spec), &Value::Null, &rules.settings) else { return Ok(false) };
+        prop_assert_eq!(way.run(&result, &Value::Null, &rules.settings), Some(result.clone()));
+        Ok(result != object(spec))
+    });
+}
 
-    #[test]
-    fn done_twice_is_done_once(rules in rules(), spec in any_json()) {
-        if let Some(result) = run(&object(&spec), &Value::Null, &rules.settings) {
-            prop_assert_eq!(run(&result, &Value::Null, &rules.settings), Some(result));
-        }
-    }
+/// What the Work brings to a member with the same rules is done already.
+#[test]
+fn both_ways_are_one() {
+    holds((rules(), spec()), |_, (rules, spec)| {
+        let in_work = Way::Work.run(&object(spec), &Value::Null, &rules.settings);
+        prop_assert_eq!(&in_work, &Way::Member.run(&object(spec), &Value::Null, &rules.settings));
+        let Some(in_work) = in_work else { return Ok(false) };
+        prop_assert_eq!(Way::Member.run(&in_work, &Value::Null, &rules.settings), Some(in_work.clone()));
+        Ok(in_work != object(spec))
+    });
+}
 
-    #[test]
-    fn what_is_outside_of_the_paths_stays(rules in rules(), spec in any_json()) {
-        let before = object(&spec);
-        let Some(after) = run(&before, &Value::Null, &rules.settings) else { return Ok(()) };
+/// The record says what changed: taken back place by place, nothing else differs from what came.
+#[test]
+fn what_is_outside_of_the_paths_stays() {
+    holds((rules(), spec()), |way, (rules, spec)| {
+        let before = object(spec);
+        let Some(after) = way.run(&before, &Value::Null, &rules.settings) else { return Ok(false) };
         prop_assert_eq!(after["other"].to_string(), before["other"].to_string(), "number text and nulls too");
         prop_assert_eq!(&after["metadata"]["labels"], &before["metadata"]["labels"]);
         let touched = touched(&rules.json);
-        if let (Value::Object(before), Value::Object(after)) = (&before["spec"], &after["spec"]) {
-            if touched.iter().any(|key| key == "[*]") {
-                return Ok(());
-            }
+        if let (Value::Object(before), Value::Object(after)) = (&before["spec"], &after["spec"])
+            && touched.iter().all(|key| key != "[*]")
+        {
             let rest = |fields: &Map<String, Value>| -> Map<String, Value> {
-                fields.iter().filter(|(key, _)| !touched.contains(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+                let rest = fields.iter().filter(|(key, _)| !touched.contains(key));
+                rest.map(|(key, value)| (key.clone(), value.clone())).collect()
             };
             prop_assert_eq!(Value::Object(rest(after)).to_string(), Value::Object(rest(before)).to_string());
         }
-    }
+        Ok(after != before)
+    });
+}
 
-    /// A later write with the spec of the template, as Karmada's and GitOps tools' are, ends as the CREATE did; and a write
-    /// that keeps everything changes nothing.
-    #[test]
-    fn a_revert_is_undone(rules in rules(), spec in any_json()) {
-        let Some(created) = run(&object(&spec), &Value::Null, &rules.settings) else { return Ok(()) };
-        prop_assert_eq!(run(&created, &created, &rules.settings), Some(created.clone()));
-        let mut reverted = object(&spec);
-        if let Some(annotations) = created["metadata"].get("annotations") {
-            reverted["metadata"]["annotations"] = annotations.clone();
-        }
-        let Some(kept) = run(&reverted, &created, &rules.settings) else { panic!("a revert is never refused") };
+/// The record is exact: without it, and where it says nothing, the object is as it came.
+#[test]
+fn what_changed_is_in_the_record() {
+    holds((rules(), spec()), |way, (rules, spec)| {
+        let Some(after) = way.run(&object(spec), &Value::Null, &rules.settings) else { return Ok(false) };
+        let record =
+            after["metadata"]["annotations"][RECORD].as_str().map(|text| serde_json::from_str::<Value>(text).unwrap());
+        let says_something =
+            record.iter().flat_map(|record| record.as_object()).flatten().any(|(_, changes)| changes != &json!({}));
+        prop_assert_eq!(without_record(&after) != object(spec), says_something);
+        Ok(after != object(spec))
+    });
+}
+
+/// A later write with the spec of the template, as Karmada's and GitOps tools' are, ends as the CREATE did; and a write
+/// that keeps everything changes nothing.
+#[test]
+fn a_revert_is_undone() {
+    holds((rules(), spec()), |way, (rules, spec)| {
+        let run = |object: &Value, old: &Value| way.run(object, old, &rules.settings);
+        let Some(created) = run(&object(spec), &Value::Null) else { return Ok(false) };
+        prop_assert_eq!(run(&created, &created), Some(created.clone()));
+        let mut reverted = object(spec);
+        reverted["metadata"]["annotations"] = created["metadata"]["annotations"].clone();
+        let Some(kept) = run(&reverted, &created) else { panic!("a revert is never refused") };
         prop_assert_eq!(&kept, &created);
-        let without_annotation = run(&without_record(&reverted), &created, &rules.settings).unwrap();
-        prop_assert_eq!(without_record(&without_annotation), without_record(&created));
-        prop_assert_eq!(run(&kept, &created, &rules.settings), Some(kept), "idempotent on UPDATE too");
-    }
+        let without_annotation = run(&without_record(&reverted), &created).unwrap();
+        prop_assert_eq!(&without_annotation, &created);
+        prop_assert_eq!(run(&kept, &created), Some(kept), "idempotent on UPDATE too");
+        Ok(created != object(spec))
+    });
+}
 
-    /// An object that is written anew by a person, whatever is in it, is answered; and the same when asked again.
-    #[test]
-    fn any_update_is_answered(rules in rules(), spec in any_json(), edited in any_json()) {
-        let Some(created) = run(&object(&spec), &Value::Null, &rules.settings) else { return Ok(()) };
-        // With another state, rules of `onUpdate: Apply` are carried out anew.
+/// An object that is written again by a person, whatever is in it, is answered; and the same when asked again.
+#[test]
+fn any_update_is_answered() {
+    holds((rules(), spec(), spec()), |way, (rules, spec, edited)| {
+        let run = |object: &Value, old: &Value| way.run(object, old, &rules.settings);
+        let Some(created) = run(&object(spec), &Value::Null) else { return Ok(false) };
+        // With another state, rules of `onUpdate: Apply` are carried out again.
         for id in ["42", "43"] {
-            let mut edited = object(&edited);
-            edited["metadata"]["labels"]["id"] = json!(id);
-            if let Some(updated) = run(&edited, &created, &rules.settings) {
-                prop_assert_eq!(run(&updated, &created, &rules.settings), Some(updated));
+            if let Some(updated) = run(&with_state(edited, id), &created) {
+                prop_assert_eq!(run(&updated, &created), Some(updated));
             }
         }
-    }
+        Ok(created != object(spec))
+    });
+}
 
-    /// A forged record makes a rule write nothing that it would not write by itself.
-    #[test]
-    fn a_forged_record_writes_nothing(rules in rules(), spec in any_json(), place in path()) {
-        let mut forged = object(&spec);
-        let record = json!({"r0": {place: {"set": "forged"}}, "r1": {"/spec/a": {"set": "forged", "was": null}}, "z": {"/spec/b": {"set": "forged"}}});
-        forged["metadata"]["annotations"] = json!({"stateful-failover/restored": record.to_string()});
-        if let Some(updated) = run(&object(&spec), &forged, &rules.settings) {
-            prop_assert!(!updated["spec"].to_string().contains("forged"));
+/// What a person sets at a place that a rule wrote stays, then and in every later write.
+#[test]
+fn a_persons_edit_stays() {
+    holds((rules(), spec()), |way, (rules, spec)| {
+        let run = |object: &Value, old: &Value| way.run(object, old, &rules.settings);
+        let Some(created) = run(&object(spec), &Value::Null) else { return Ok(false) };
+        let Some(fields) = created["spec"].as_object() else { return Ok(created != object(spec)) };
+        for (key, value) in fields.iter().filter(|(key, value)| spec.get(key.as_str()) != Some(*value)) {
+            let is_whole = touched_whole(&rules.json, key);
+            let mut edited = created.clone();
+            edited["spec"][key] = json!("a person's");
+            let Some(stored) = run(&edited, &created) else { continue };
+            if is_whole && !value.is_string() {
+                prop_assert_eq!(&stored["spec"][key], &edited["spec"][key]);
+                let again = run(&edited, &stored).unwrap();
+                prop_assert_eq!(&again["spec"][key], &edited["spec"][key]);
+            }
         }
-    }
+        Ok(created != object(spec))
+    });
+}
+
+/// Whether all that the rules do to `/spec/<key>` is to write it as a whole.
+fn touched_whole(settings: &Value, key: &str) -> bool {
+    let rules = settings["restore"]["rules"].as_array().unwrap();
+    let escaped = key.replace('~', "~0").replace('/', "~1");
+    let mut edits = rules.iter().flat_map(|rule| rule["set"].as_array().unwrap());
+    let is_here =
+        |path: &Value| path.as_str().unwrap().split('/').nth(2).is_some_and(|first| first == escaped || first == "[*]");
+    let removes_here = rules.iter().flat_map(|rule| rule["remove"].as_array().unwrap()).any(is_here);
+    !removes_here
+        && edits.all(|edit| {
+            !is_here(&edit["path"]) || (edit["path"] == json!(format!("/spec/{escaped}")) && edit.get("mode").is_none())
+        })
+}
+
+/// A forged record makes a rule write nothing that it would not write by itself, whether it is on what is stored or on what
+/// comes.
+#[test]
+fn a_forged_record_writes_nothing() {
+    let input = (rules(), spec(), path());
+    holds(input, |way, (rules, spec, place)| {
+        let honest = object(spec);
+        let mut forged = honest.clone();
+        let record = json!({
+            "r0": {place: {"set": "forged", "was": "forged"}, "/spec/b": {"set": true, "was": "forged"}},
+            "r1": {"/spec/a": {"set": "forged", "was": null}}, "z": {"/spec/b": {"set": "forged"}},
+        });
+        forged["metadata"]["annotations"][RECORD] = json!(record.to_string());
+        let created = way.run(&honest, &Value::Null, &rules.settings);
+        for (object, old) in [(&honest, &forged), (&forged, &honest), (&forged, &Value::Null)] {
+            if let Some(updated) = way.run(object, old, &rules.settings) {
+                prop_assert!(!updated["spec"].to_string().contains("forged"));
+            }
+        }
+        Ok(created.is_some_and(|created| created != honest))
+    });
 }

@@ -1,5 +1,4 @@
-//! The README's commands for the control plane and the members, as they stand there, with a stand-in for kubectl: what they
-//! apply fits together. (That the module can be published and pulled, tests/registry.rs in `publish` checks.)
+//! The README's commands as they stand there, with a stand-in for kubectl: what they apply fits together. (That the module can be published and pulled, tests/registry.rs in `publish` checks.)
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -23,7 +22,7 @@ impl Installed {
         let output = Command::new("sh")
             // The first block publishes.
             .args(["-euc", &install_commands()[1..].concat()])
-            .envs([("PATH", path.as_str()), ("KARMADA", "karmada.config"), ("MEMBERS", "member1 member2")])
+            .envs([("PATH", path.as_str()), ("KARMADA", "karmada.config")])
             .env("APPLIED", &folder)
             .current_dir(project(""))
             .output()
@@ -148,10 +147,19 @@ fn what_the_readme_installs_fits_together() {
     );
     assert_eq!(calls.lines().filter(|line| *line == "karmada: apply -f -").count(), 1);
 
-    for member in ["member1", "member2"] {
-        installed.object(member, "ClusterAdmissionPolicy", "stateful-failover");
-        let role = installed.object(member, "Role", "stateful-failover");
-        installed.object(member, "Namespace", role["metadata"]["namespace"].as_str().unwrap());
+    // Every ConfigMap that a rule as shipped looks up is one that the server may read.
+    let role = installed.object("karmada", "Role", "stateful-failover");
+    installed.object("karmada", "Namespace", role["metadata"]["namespace"].as_str().unwrap());
+    let rules = policies[policy]["settings"]["restore"]["rules"].as_array().unwrap();
+    let config_maps: Vec<&Value> = rules
+        .iter()
+        .flat_map(|rule| rule["vars"].as_object().unwrap().values())
+        .filter_map(|variable| variable.get("configMap"))
+        .collect();
+    assert!(!config_maps.is_empty());
+    for config_map in config_maps {
+        assert_eq!(config_map["namespace"], role["metadata"]["namespace"]);
+        assert!(role["rules"][0]["resourceNames"].as_array().unwrap().contains(&config_map["name"]));
     }
 }
 

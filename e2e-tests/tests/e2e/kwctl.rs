@@ -97,8 +97,8 @@ fn feed_refuses_what_it_may_not_look_up() {
     assert_eq!(
         answer.message.unwrap(),
         "cannot read ResourceBinding `default/s1-appfailover-flinkdeployment`: forbidden by the API server; grant `get` on \
-         this kind to the policy server's service account; Work `karmada-es-member2/s1-appfailover-7597bbcfbf` waits, \
-         Karmada tries again"
+         this kind to the policy server's service account; Work `karmada-es-member2/s1-appfailover-7597bbcfbf` is held \
+         back; Karmada will retry"
     );
 }
 

@@ -12,3 +12,4 @@ mod module;
 mod preserve;
 mod recordings;
 mod restore;
+mod restore_in_works;

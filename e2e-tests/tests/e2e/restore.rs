@@ -432,7 +432,10 @@ fn settings_that_cannot_be_used() {
             rule(json!({"vars": {"job-id": {"state": "a"}}})),
             "vars.job-id: `job-id` is not a variable name; use letters, digits and `_`, not starting with a digit",
         ),
-        (rule(json!({"vars": {"x": {}}})), "vars.x: has none of `state`, `configMap` and `field`, expected one of them"),
+        (
+            rule(json!({"vars": {"x": {}}})),
+            "vars.x: has none of `state`, `configMap` and `field`, expected one of them",
+        ),
         (
             rule(json!({"vars": {"x": {"configMap": {"namespace": "n", "name": "m", "key": "{y}"}}}})),
             "vars.x.configMap.key: `{y}` is not a variable that can be used here; expected one of namespace, name, kind",
