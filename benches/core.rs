@@ -5,7 +5,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::Value;
 use stateful_failover::cluster::{Get, LookupError};
-use stateful_failover::jsonpath::JsonPath;
+use stateful_failover::jsonpath::{Budget, JsonPath};
 use stateful_failover::{Request, Settings, evaluate};
 
 fn recording() -> Vec<Value> {
@@ -32,12 +32,14 @@ fn jsonpath(c: &mut Criterion) {
     for text in statuses() {
         let status: Value = serde_json::from_str(&text).unwrap();
         group.bench_function(format!("parse and evaluate, {} bytes", text.len()), |b| {
-            b.iter(|| JsonPath::template("{.jobStatus.jobId}").unwrap().value(&status).unwrap());
+            b.iter(|| {
+                JsonPath::template("{.jobStatus.jobId}").unwrap().value(&status, &mut Budget::default()).unwrap()
+            });
         });
         group.bench_function(format!("unmarshal, parse and evaluate, {} bytes", text.len()), |b| {
             b.iter(|| {
                 let status: Value = serde_json::from_str(&text).unwrap();
-                JsonPath::template("{.jobStatus.jobId}").unwrap().value(&status).unwrap()
+                JsonPath::template("{.jobStatus.jobId}").unwrap().value(&status, &mut Budget::default()).unwrap()
             });
         });
     }

@@ -50,10 +50,10 @@ pub enum LookupError {
     #[error("forbidden by the API server; grant `get` on this kind to the policy server's service account")]
     Forbidden,
     /// The API server has no such kind: the CRD is not installed or serves another version.
-    #[error("the API server does not know this kind; install its CRD or mend the apiVersion")]
+    #[error("the API server does not know this kind; install its CRD or fix the apiVersion")]
     UnknownKind,
     /// No answer, or an error that says nothing of the object.
-    #[error("no answer from the API server ({0}); the request can be repeated")]
+    #[error("the API server did not answer ({0}); retrying is safe")]
     Unavailable(String),
     /// An answer that is not an object.
     #[error("the answer is not a Kubernetes object ({0})")]

@@ -1,15 +1,13 @@
 //! The stage `feed`: the preserved state is written onto the manifest that goes to the new cluster, and kept there.
 //!
-//! Karmada writes the whole manifest anew from its template on every sync, so on every request this stage decides from
+//! Karmada rewrites the whole manifest from its template on every sync, so on every request this stage decides from
 //! the start: there is state to feed, or there was and it is kept, or neither.
 
 use serde_json::{Map, Value};
 
 use crate::cluster::{Cluster, Get, LookupError};
-use crate::history::{History, Phase, Record};
-use crate::karmada::{
-    self, BINDING_API_VERSION, Binding, BindingReference, FailoverType, ObjectReference, PurgeMode, Work,
-};
+use crate::history::{HISTORY_ANNOTATION, History, MoveType, Phase, Record};
+use crate::karmada::{self, BINDING_API_VERSION, Binding, BindingReference, ObjectReference, PurgeMode, Work};
 use crate::labels::{is_label_value, is_qualified_name};
 use crate::metadata::{self, MetadataError};
 use crate::request::Request;
@@ -18,7 +16,14 @@ use crate::state::{self, FROM_LABEL, PREFIX, STATE_ANNOTATION, State, TYPE_LABEL
 use crate::verdict::{Verdict, chain, quote, warning};
 
 /// What is read of a binding; its metadata comes along.
-const BINDING_FIELDS: [&str; 4] = ["spec.clusters", "spec.gracefulEvictionTasks", "spec.requiredBy", "spec.resource"];
+const BINDING_FIELDS: [&str; 6] = [
+    "spec.clusters",
+    "spec.gracefulEvictionTasks",
+    "spec.requiredBy",
+    "spec.resource",
+    "status.aggregatedStatus.clusterName",
+    "status.aggregatedStatus.health",
+];
 
 /// The Work's binding, as far as this stage could see it.
 #[derive(Debug)]
@@ -60,17 +65,22 @@ pub fn review(
     };
 
     let mut warnings = Vec::new();
-    let error = match find_binding(work, &reference, cluster) {
-        Ok(Ok(binding)) => {
-            let view = Binding::new(&binding);
-            let feed = Feed::choose(view, member, request.is_create(), settings, &mut warnings);
-            let verdict = write(work, old, feed.as_ref(), Some(view.resource()), warnings);
-            return (verdict, Owner::Binding(binding));
-        }
+    let (reference, error) = match find_binding(work, &reference, cluster) {
+        Ok(Ok(binding)) => match find_requirer(Binding::new(&binding), member, cluster) {
+            Ok(requirer) => {
+                let view = Binding::new(&binding);
+                let source = requirer.as_ref().map_or(view, Binding::new);
+                let feed = Feed::choose(source, member, request.is_create(), settings, &mut warnings);
+                let feed = feed.filter(|_| view.clusters_with_required_by() == [member]);
+                let verdict = write(work, old, feed.as_ref(), Some(view.resource()), warnings);
+                return (verdict, Owner::Binding(binding));
+            }
+            Err((reference, error)) => (reference, error),
+        },
         Ok(Err(why_not)) => return (Verdict::accept().with_note(why_not), Owner::None),
-        Err(error) => error,
+        Err(error) => (describe(&reference), error),
     };
-    let problem = format!("cannot read {}: {error}", describe(&reference));
+    let problem = format!("cannot read {reference}: {error}");
     let verdict = match settings.on_lookup_failure {
         OnLookupFailure::Reject => {
             Verdict::deny(format!("{problem}; {} is held back; Karmada will retry", request.describe()))
@@ -89,6 +99,34 @@ fn find_binding(
     reference: &BindingReference<'_>,
     cluster: &impl Cluster,
 ) -> Result<Result<Value, &'static str>, LookupError> {
+    let Some(binding) = get_binding(reference, cluster)? else {
+        return Ok(Err("the Work's binding does not exist"));
+    };
+    // A binding of the same name that was created again is another application.
+    let id = metadata::label(&binding, reference.permanent_id_label);
+    if id != metadata::label(work, reference.permanent_id_label) {
+        return Ok(Err("the Work belongs to an earlier binding of the same name"));
+    }
+    Ok(Ok(binding))
+}
+
+/// The binding that requires `binding`, if that is attached: a dependent has no moves of its own, and follows its
+/// application's.
+fn find_requirer(
+    binding: Binding<'_>,
+    member: &str,
+    cluster: &impl Cluster,
+) -> Result<Option<Value>, (String, LookupError)> {
+    let has_moves = metadata::annotation(binding.object(), HISTORY_ANNOTATION).is_some() || !binding.tasks().is_empty();
+    let Some((namespace, name)) = binding.requirer_in(member) else { return Ok(None) };
+    if has_moves || karmada::is_stateless(binding.resource()) {
+        return Ok(None);
+    }
+    let reference = BindingReference::new(namespace, name);
+    get_binding(&reference, cluster).map_err(|error| (describe(&reference), error))
+}
+
+fn get_binding(reference: &BindingReference<'_>, cluster: &impl Cluster) -> Result<Option<Value>, LookupError> {
     let binding = cluster.get(&Get {
         api_version: BINDING_API_VERSION,
         kind: reference.kind,
@@ -96,18 +134,12 @@ fn find_binding(
         name: reference.name,
         fields: &BINDING_FIELDS,
     })?;
-    let Some(binding) = binding else {
-        return Ok(Err("the Work's binding does not exist"));
-    };
-    if !binding.is_object() {
-        return Err(LookupError::Garbage(format!("it is {}", metadata::type_name(&binding))));
+    match binding {
+        Some(binding) if !binding.is_object() => {
+            Err(LookupError::Garbage(format!("it is {}", metadata::type_name(&binding))))
+        }
+        binding => Ok(binding),
     }
-    // A binding of the same name that was made anew is another application.
-    let id = metadata::label(&binding, reference.permanent_id_label);
-    if id != metadata::label(work, reference.permanent_id_label) {
-        return Ok(Err("the Work belongs to an earlier binding of the same name"));
-    }
-    Ok(Ok(binding))
 }
 
 fn describe(reference: &BindingReference<'_>) -> String {
@@ -121,12 +153,12 @@ fn describe(reference: &BindingReference<'_>) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Feed {
     state: State,
-    failover_type: FailoverType,
+    move_type: MoveType,
     from: String,
 }
 
 impl Feed {
-    /// What goes into the Work for `member`: the state of the newest failover in the binding's history, or without a
+    /// What goes into the Work for `member`: the state of the newest move in the binding's history, or without a
     /// history that of its last eviction task, as Karmada itself does.
     fn choose(
         binding: Binding<'_>,
@@ -135,47 +167,60 @@ impl Feed {
         settings: &FeedSettings,
         warnings: &mut Vec<String>,
     ) -> Option<Self> {
-        // State goes to one cluster: it would be resumed twice.
-        if binding.clusters_with_required_by() != [member] {
-            return None;
-        }
-        let is_fed = |purge_mode: &str| {
-            PurgeMode::from_name(purge_mode).is_some_and(|mode| settings.purge_modes.contains(&mode))
-        };
-        let history = History::read(binding.object()).unwrap_or_else(|error| {
+        let mut history = History::read(binding.object()).unwrap_or_else(|error| {
             warnings.push(warning(&format!("{}: {}", binding.resource(), chain(&error))));
             History::default()
         });
-        match history.newest() {
-            Some(record) => {
-                let is_owed = record.phase.is_ongoing() || (record.phase == Phase::Expired && is_create);
-                // Where nothing else fitted, the application comes back to the cluster it was taken from.
-                let is_new_here =
-                    !record.before.iter().any(|before| before == member) || (record.from == member && is_create);
-                (is_owed && is_new_here && is_fed(&record.purge_mode)).then(|| Self::of_record(record))
-            }
-            None => {
-                let task = *binding.tasks().last()?;
-                let before = task.clusters_before_failover().unwrap_or_default();
-                if !is_fed(task.purge_mode()) || before.contains(&member) {
-                    return None;
-                }
-                let state = task.preserved_label_state()?;
-                Some(Self {
-                    state: state
-                        .iter()
-                        .filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned())))
-                        .collect(),
-                    failover_type: task.failover_type(),
-                    from: task.from_cluster().to_owned(),
-                })
-            }
+        // Statuses change without a request that the policy sees.
+        history.update(binding, binding);
+        let (feed, is_owed_here) = match history.newest() {
+            Some(record) => (Self::of_record(record), Self::is_owed(record, member, is_create, settings)),
+            None => Self::of_task(binding, member, settings)?,
+        };
+        if !is_owed_here || feed.state.is_empty() {
+            return None;
         }
-        .filter(|feed| !feed.state.is_empty())
+        // State goes to one cluster: it would be resumed twice.
+        let clusters = binding.clusters_with_required_by();
+        if clusters == [member] {
+            return Some(feed);
+        }
+        if clusters.contains(&member) {
+            let text = format!(
+                "state of {} from {} is not fed: {} clusters are chosen, and state goes to one",
+                binding.resource(),
+                feed.from,
+                clusters.len()
+            );
+            warnings.push(warning(&text));
+        }
+        None
+    }
+
+    /// Whether the state of a record is still to be delivered to `member`.
+    fn is_owed(record: &Record, member: &str, is_create: bool, settings: &FeedSettings) -> bool {
+        let is_open = record.phase.is_ongoing() || (record.phase == Phase::Expired && is_create);
+        // Where nothing else fitted, the application comes back to the cluster it was taken from.
+        let is_new_here = !record.before.iter().any(|before| before == member) || (record.from == member && is_create);
+        is_open && is_new_here && record.effective_purge_mode().is_some_and(|mode| settings.purge_modes.contains(&mode))
     }
 
     fn of_record(record: &Record) -> Self {
-        Self { state: record.state.clone(), failover_type: record.failover_type, from: record.from.clone() }
+        Self { state: record.state.clone(), move_type: record.move_type, from: record.from.clone() }
+    }
+
+    /// The state of the last eviction task, and whether it is for `member`.
+    fn of_task(binding: Binding<'_>, member: &str, settings: &FeedSettings) -> Option<(Self, bool)> {
+        let task = *binding.tasks().last()?;
+        let before = task.clusters_before_failover().unwrap_or_default();
+        let is_fed = PurgeMode::from_name(task.purge_mode()).is_some_and(|mode| settings.purge_modes.contains(&mode));
+        let state = task.preserved_label_state()?.iter();
+        let feed = Self {
+            state: state.filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned()))).collect(),
+            move_type: MoveType::Failover(task.failover_type()),
+            from: task.from_cluster().to_owned(),
+        };
+        Some((feed, is_fed && !before.contains(&member)))
     }
 
     /// Writes the state onto a manifest.
@@ -189,7 +234,7 @@ impl Feed {
             }
         }
         metadata::set_annotation(manifest, STATE_ANNOTATION, state::to_annotation(&self.state))?;
-        metadata::set_label(manifest, TYPE_LABEL, self.failover_type.as_str())?;
+        metadata::set_label(manifest, TYPE_LABEL, self.move_type.as_str())?;
         if is_label_value(&self.from) {
             metadata::set_label(manifest, FROM_LABEL, &self.from)?;
         }
@@ -200,11 +245,11 @@ impl Feed {
 /// Why a value can't be written as the label `alias`.
 fn label_problem(alias: &str, value: &str) -> Option<&'static str> {
     if karmada::is_own_label(alias) || alias.starts_with(PREFIX) {
-        Some("the label has an owner")
+        Some("reserved by Karmada or this policy")
     } else if !is_qualified_name(alias) {
-        Some("not a legal label name")
+        Some("not a valid label name")
     } else if !is_label_value(value) {
-        Some("the value is not legal as a label")
+        Some("not a valid label value")
     } else {
         None
     }
@@ -247,7 +292,7 @@ fn write(
         };
         if let Err(error) = written {
             return Verdict::deny(format!(
-                "cannot feed the state to {reference}: {error} in its manifest; mend the resource template"
+                "cannot feed the state to {reference}: {error} in its manifest; fix the resource template"
             ));
         }
         if feed.is_none() && *manifest != before {
@@ -263,11 +308,15 @@ fn write(
 }
 
 /// Copies what this policy wrote onto `old` to `manifest`, where that does not set the same keys itself.
-/// The annotation with the state says which labels they were.
+/// The annotation with the state says which labels they were. State without the label that this policy writes with it is
+/// the template's own, which may have dropped it.
 fn keep(manifest: &mut Value, old: &Value) -> Result<(), MetadataError> {
     let Ok(Some(state)) = state::read_annotation(old) else {
         return Ok(());
     };
+    if metadata::label(old, TYPE_LABEL).is_none() {
+        return Ok(());
+    }
     if metadata::annotation(manifest, STATE_ANNOTATION).is_none() {
         metadata::set_annotation(manifest, STATE_ANNOTATION, state::to_annotation(&state))?;
     }

@@ -8,10 +8,10 @@ use kubewarden_policy_sdk::settings::SettingsValidationResponse;
 use kubewarden_policy_sdk::wapc_guest::{CallResult, host_call, register_function};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Value, json as json_value};
 
 use crate::verdict::{Outcome, Verdict, chain};
-use crate::{Request, Settings, evaluate};
+use crate::{Request, Settings, evaluate, json};
 use host::Host;
 
 /// Called by the host once the module is instantiated.
@@ -28,8 +28,8 @@ pub extern "C" fn wapc_init() {
 struct Payload<'a> {
     #[serde(borrow)]
     request: &'a RawValue,
-    #[serde(default)]
-    settings: Value,
+    #[serde(borrow, default)]
+    settings: Option<&'a RawValue>,
 }
 
 /// Decides a request. Whatever is wrong with the payload is a denial with a message; an error here would be an internal
@@ -50,7 +50,11 @@ fn decide(payload: &[u8]) -> Verdict {
             return Verdict::deny(format!("cannot read the request that the policy engine sent: {error}"));
         }
     };
-    let settings = match Settings::of_request(&payload.settings) {
+    let settings = match payload.settings.map_or(Ok(Value::Null), |settings| json::parse(settings.get())) {
+        Ok(settings) => settings,
+        Err(error) => return Verdict::deny(format!("cannot read the policy's settings: {error}")),
+    };
+    let settings = match Settings::of_request(&settings) {
         Ok(settings) => settings,
         Err(error) => {
             return Verdict::deny(format!("the policy's settings are not valid: {error}"));
@@ -64,16 +68,17 @@ fn decide(payload: &[u8]) -> Verdict {
 
 /// Checks settings, and reports all that is wrong with them.
 pub fn validate_settings(payload: &[u8]) -> CallResult {
-    let settings = serde_json::from_slice(payload).map_err(|error| format!("the settings are no JSON: {error}"));
-    let checked =
-        settings.and_then(|settings: Value| Settings::from_json(&settings).map_err(|error| error.to_string()));
+    let text = std::str::from_utf8(payload).map_err(|error| format!("the settings are not valid JSON: {error}"));
+    let settings =
+        text.and_then(|text| json::parse(text).map_err(|error| format!("the settings are not valid JSON: {error}")));
+    let checked = settings.and_then(|settings| Settings::from_json(&settings).map_err(|error| error.to_string()));
     let response = SettingsValidationResponse { valid: checked.is_ok(), message: checked.err() };
     Ok(serde_json::to_vec(&response)?)
 }
 
 /// A line at debug level of the policy server's log. Source: `kubewarden/policy-sdk-rust`, `src/logging.rs`, for the form.
 fn log_debug(note: &str) {
-    let line = json!({
+    let line = json_value!({
         "level": "debug", "message": note, "policy": env!("CARGO_PKG_NAME"), "file": file!(), "line": line!(), "column": column!(),
     });
     // A host that takes no log lines is no reason to fail a request.

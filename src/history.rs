@@ -1,228 +1,221 @@
-//! The failover history of a binding: what was preserved, where it has to go, and whether it arrived.
+//! The history of a binding: each move of its application, what state was preserved, and whether it arrived.
 //!
-//! Karmada forgets a failover with its eviction task. The history is what is left of it, in an annotation of the
-//! binding, which survives Karmada's own writes.
+//! Karmada forgets a failover once its eviction task is gone, and does not remember other moves at all. The history outlives
+//! both, in an annotation of the binding, which survives Karmada's own writes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::karmada::{Binding, FailoverType, Task};
+use crate::json;
+use crate::karmada::{Binding, FailoverType, PurgeMode, Task};
 use crate::metadata;
 use crate::state::State;
 
 /// On bindings: JSON array of [`Record`]s, oldest first.
 pub const HISTORY_ANNOTATION: &str = "stateful-failover/history";
-/// Most bytes of the annotation: half of what an API server takes as annotations. Beyond it, the oldest closed records
-/// go before the limit of their number is reached.
-pub const MAX_HISTORY: usize = 128 * 1024;
 
-/// How far a failover has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Why an application moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MoveType {
+    /// A failover of the application or of its cluster, by an eviction task.
+    Failover(FailoverType),
+    /// Any other move: a changed placement, a rebalance, a way home. Karmada writes no task for it.
+    Move,
+}
+
+impl MoveType {
+    /// `application`, `cluster` or `move`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failover(failover_type) => failover_type.as_str(),
+            Self::Move => "move",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [FailoverType::Application, FailoverType::Cluster]
+            .into_iter()
+            .map(Self::Failover)
+            .chain([Self::Move])
+            .find(|known| known.as_str() == name)
+    }
+}
+
+impl fmt::Display for MoveType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for MoveType {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// How far a move has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
     /// The eviction task is there.
     Evicted,
-    /// The task is gone, and nothing was ever started in the new clusters: the state is still owed.
+    /// There is no task, and nothing was started in the new clusters yet: the state is still owed.
     Pending,
-    /// The task is gone, and the application is healthy everywhere.
+    /// The application is healthy everywhere.
     Recovered,
-    /// The task is gone, and the application was started but is not healthy.
+    /// There is no task, and the application was started but has not become healthy.
     Expired,
-    /// A later failover took over, before the application was healthy.
+    /// A later move took over, before the application was healthy.
     Superseded,
+    /// A phase of a later version of this policy: it counts as over.
+    Other(String),
 }
 
 impl Phase {
-    /// Whether the failover is still going on.
-    pub fn is_ongoing(self) -> bool {
+    /// Its name in the annotation.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Evicted => "Evicted",
+            Self::Pending => "Pending",
+            Self::Recovered => "Recovered",
+            Self::Expired => "Expired",
+            Self::Superseded => "Superseded",
+            Self::Other(name) => name,
+        }
+    }
+
+    fn from_name(name: &str) -> Self {
+        let known = [Self::Evicted, Self::Pending, Self::Recovered, Self::Expired, Self::Superseded];
+        known.into_iter().find(|phase| phase.as_str() == name).unwrap_or_else(|| Self::Other(name.to_owned()))
+    }
+
+    /// Whether the move is still going on.
+    pub fn is_ongoing(&self) -> bool {
         matches!(self, Self::Evicted | Self::Pending)
     }
 }
 
-/// One failover.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Serialize for Phase {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// One move.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// What failed.
+    /// Why.
     #[serde(rename = "type")]
-    pub failover_type: FailoverType,
+    pub move_type: MoveType,
     /// The task's reason.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// The task's producer.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub producer: String,
     /// The task's purge mode, as it was written.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub purge_mode: String,
-    /// The cluster that the application was evicted from.
+    /// The cluster that the application was taken from.
     pub from: String,
     /// The clusters that it ran in before.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
     /// The clusters that it was scheduled to: those that are not in `before`, and `from` if it was chosen again.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
-    /// The preserved state, legal as label values or not.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// The preserved state, valid as label values or not.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub state: State,
     /// The aliases that had no value, and why.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub missing: BTreeMap<String, String>,
     /// The cluster whose status the state was read from, where that is not `from`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub carried_from: Option<String>,
-    /// When the task was first seen by Karmada; RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// When Karmada first saw the task; RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
     /// How far it has come.
     pub phase: Phase,
+    /// Fields of a later version of this policy. They are kept.
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 impl Record {
-    /// The cluster whose status the state was read from.
-    pub fn origin(&self) -> &str {
-        self.carried_from.as_deref().unwrap_or(&self.from)
-    }
-
-    /// Whether the state was sent to a cluster but never made the application healthy there.
-    fn was_fed_in_vain(&self) -> bool {
-        self.phase != Phase::Recovered && !self.to.is_empty() && !self.state.is_empty()
-    }
-}
-
-/// A history annotation that can't be read.
-#[derive(Debug, Error)]
-#[error("annotation `{HISTORY_ANNOTATION}` is not a failover history")]
-pub struct HistoryError(#[source] serde_json::Error);
-
-/// All failovers of one binding that are remembered, oldest first.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub struct History {
-    records: Vec<Record>,
-}
-
-impl History {
-    /// The history in the binding's annotation; empty where there is none.
-    ///
-    /// # Errors
-    /// [`HistoryError`], where the annotation does not hold one.
-    pub fn read(binding: &Value) -> Result<Self, HistoryError> {
-        match metadata::annotation(binding, HISTORY_ANNOTATION) {
-            None => Ok(Self::default()),
-            Some(text) => serde_json::from_str(text).map(|records| Self { records }).map_err(HistoryError),
-        }
-    }
-
-    /// The records, oldest first.
-    pub fn records(&self) -> &[Record] {
-        &self.records
-    }
-
-    /// The newest record.
-    pub fn newest(&self) -> Option<&Record> {
-        self.records.last()
-    }
-
-    /// The record of the ongoing failover from that cluster.
-    pub fn ongoing(&self, from: &str) -> Option<&Record> {
-        self.records.iter().rev().find(|record| record.from == from && record.phase.is_ongoing())
-    }
-
-    /// The state that is still owed to the application if its next copy fails too, whatever that copy's status says:
-    /// that of a failover of which nothing ever started.
-    pub fn owed(&self) -> Option<&Record> {
-        self.newest().filter(|record| record.phase == Phase::Pending && !record.state.is_empty())
-    }
-
-    /// The newest state that was fed without success, where no later failover succeeded.
-    pub fn fed_in_vain(&self) -> Option<&Record> {
-        self.records
-            .iter()
-            .rev()
-            .take_while(|record| record.phase != Phase::Recovered)
-            .find(|record| record.was_fed_in_vain())
-    }
-
-    /// Brings `to`, `time` and `phase` up to date with `binding`, where `stored` is what Karmada last reported.
-    pub fn update(&mut self, binding: Binding<'_>, stored: Binding<'_>) {
-        let clusters = binding.clusters();
-        let tasks = binding.tasks();
-        let is_recovered = !clusters.is_empty() && clusters.iter().all(|cluster| stored.is_healthy(cluster));
-        let newest = self.records.len().saturating_sub(1);
-        for (index, record) in self.records.iter_mut().enumerate().filter(|(_, record)| record.phase.is_ongoing()) {
-            let is_newest = index == newest;
-            if is_newest {
-                record.set_to(&clusters);
-            }
-            record.phase = if let Some(task) = tasks.iter().find(|task| task.from_cluster() == record.from) {
-                record.set_time(*task);
-                Phase::Evicted
-            } else if is_recovered {
-                Phase::Recovered
-            } else if !is_newest {
-                Phase::Superseded
-            } else if record.to.iter().any(|cluster| stored.aggregated_status(cluster).is_some()) {
-                Phase::Expired
-            } else {
-                Phase::Pending
-            };
-        }
-    }
-
-    /// Adds the record of a new failover. It takes over from one that is pending.
-    pub fn append(&mut self, record: Record) {
-        for pending in self.records.iter_mut().filter(|record| record.phase == Phase::Pending) {
-            pending.phase = Phase::Superseded;
-        }
-        self.records.push(record);
-    }
-
-    /// Takes the oldest closed records away until at most `limit` are left, and at most [`MAX_HISTORY`] bytes.
-    pub fn limit(&mut self, limit: usize) {
-        while self.records.len() > limit && self.drop_oldest_closed() {}
-        while self.to_annotation().is_some_and(|text| text.len() > MAX_HISTORY) && self.drop_oldest_closed() {}
-    }
-
-    fn drop_oldest_closed(&mut self) -> bool {
-        let oldest = self.records.iter().position(|record| !record.phase.is_ongoing());
-        if let Some(oldest) = oldest {
-            self.records.remove(oldest);
-        }
-        oldest.is_some()
-    }
-
-    /// The annotation's text; `None` for an empty history.
-    pub fn to_annotation(&self) -> Option<String> {
-        if self.records.is_empty() {
-            return None;
-        }
-        // Records hold nothing but strings, lists and maps of them: this can't fail.
-        serde_json::to_string(&self.records).ok()
-    }
-}
-
-impl Record {
-    /// The record of a task that was just added.
-    pub fn new(task: Task<'_>, failover_type: FailoverType) -> Self {
-        let mut record = Self {
-            failover_type,
-            reason: task.reason().to_owned(),
-            producer: task.producer().to_owned(),
-            purge_mode: task.purge_mode().to_owned(),
-            from: task.from_cluster().to_owned(),
+    /// The record of a move that just began.
+    fn new(move_type: MoveType, from: &str, phase: Phase) -> Self {
+        Self {
+            move_type,
+            reason: String::new(),
+            producer: String::new(),
+            purge_mode: String::new(),
+            from: from.to_owned(),
             before: Vec::new(),
             to: Vec::new(),
             state: State::new(),
             missing: BTreeMap::new(),
             carried_from: None,
             time: None,
-            phase: Phase::Evicted,
-        };
+            phase,
+            others: Map::new(),
+        }
+    }
+
+    /// The record of a task that was just added.
+    pub fn of_task(task: Task<'_>) -> Self {
+        let mut record = Self::new(MoveType::Failover(task.failover_type()), task.from_cluster(), Phase::Evicted);
+        record.reason = task.reason().to_owned();
+        record.producer = task.producer().to_owned();
+        record.purge_mode = task.purge_mode().to_owned();
         record.set_time(task);
         record
+    }
+
+    /// The record of a move away from a cluster without a task.
+    pub fn of_move(from: &str) -> Self {
+        let mut record = Self::new(MoveType::Move, from, Phase::Pending);
+        record.before = vec![from.to_owned()];
+        record
+    }
+
+    /// The cluster whose status the state was read from.
+    pub fn origin(&self) -> &str {
+        self.carried_from.as_deref().unwrap_or(&self.from)
+    }
+
+    /// Whether an eviction task began it.
+    pub fn is_failover(&self) -> bool {
+        self.move_type != MoveType::Move
+    }
+
+    /// The purge mode of the old copy. A move without a task removes it directly.
+    pub fn effective_purge_mode(&self) -> Option<PurgeMode> {
+        match self.move_type {
+            MoveType::Move => Some(PurgeMode::Directly),
+            MoveType::Failover(_) => PurgeMode::from_name(&self.purge_mode),
+        }
+    }
+
+    /// Whether the state was sent to a cluster but has not made the application healthy there.
+    fn was_fed_in_vain(&self) -> bool {
+        self.phase != Phase::Recovered && !self.to.is_empty() && !self.state.is_empty()
+    }
+
+    /// Bytes of its text in the annotation.
+    fn size(&self) -> usize {
+        serde_json::to_string(self).map_or(0, |text| text.len())
     }
 
     fn set_time(&mut self, task: Task<'_>) {
@@ -239,5 +232,199 @@ impl Record {
         if !to.is_empty() {
             self.to = to;
         }
+    }
+
+    fn read(json: Value) -> Option<Self> {
+        let Value::Object(mut fields) = json else { return None };
+        let mut text = |key: &str| match fields.remove(key) {
+            None | Some(Value::Null) => Some(None),
+            Some(Value::String(text)) => Some(Some(text)),
+            Some(_) => None,
+        };
+        let mut record =
+            Self::new(MoveType::from_name(&text("type")??)?, &text("from")??, Phase::from_name(&text("phase")??));
+        record.reason = text("reason")?.unwrap_or_default();
+        record.producer = text("producer")?.unwrap_or_default();
+        record.purge_mode = text("purgeMode")?.unwrap_or_default();
+        record.carried_from = text("carriedFrom")?;
+        record.time = text("time")?;
+        record.before = strings(fields.remove("before"))?;
+        record.to = strings(fields.remove("to"))?;
+        record.state = map_of_strings(fields.remove("state"))?;
+        record.missing = map_of_strings(fields.remove("missing"))?;
+        record.others = fields;
+        Some(record)
+    }
+}
+
+fn strings(list: Option<Value>) -> Option<Vec<String>> {
+    match list {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::Array(items)) => items.into_iter().map(|item| item.as_str().map(str::to_owned)).collect(),
+        Some(_) => None,
+    }
+}
+
+fn map_of_strings(map: Option<Value>) -> Option<BTreeMap<String, String>> {
+    match map {
+        None | Some(Value::Null) => Some(BTreeMap::new()),
+        Some(Value::Object(fields)) => {
+            fields.into_iter().map(|(key, value)| Some((key, value.as_str()?.to_owned()))).collect()
+        }
+        Some(_) => None,
+    }
+}
+
+/// A history annotation that can't be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("annotation `{HISTORY_ANNOTATION}` is not a history that this version can read")]
+pub struct HistoryError;
+
+/// All moves of one binding that are remembered, oldest first.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct History {
+    records: Vec<Record>,
+}
+
+impl History {
+    /// The history in the binding's annotation; empty where there is none.
+    ///
+    /// # Errors
+    /// [`HistoryError`], where the annotation does not hold one.
+    pub fn read(binding: &Value) -> Result<Self, HistoryError> {
+        let Some(text) = metadata::annotation(binding, HISTORY_ANNOTATION) else { return Ok(Self::default()) };
+        let Ok(Value::Array(records)) = json::parse(text) else { return Err(HistoryError) };
+        let records: Option<Vec<Record>> = records.into_iter().map(Record::read).collect();
+        records.map(|records| Self { records }).ok_or(HistoryError)
+    }
+
+    /// The records, oldest first.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The newest record.
+    pub fn newest(&self) -> Option<&Record> {
+        self.records.last()
+    }
+
+    /// The record of the failover from that cluster which is still going on.
+    pub fn ongoing(&self, from: &str) -> Option<&Record> {
+        self.records
+            .iter()
+            .rev()
+            .find(|record| record.from == from && record.is_failover() && record.phase.is_ongoing())
+    }
+
+    /// The state that is still owed to the application if its next copy moves too, whatever that copy's status says:
+    /// that of a move of which nothing was ever started.
+    pub fn owed(&self) -> Option<&Record> {
+        self.newest().filter(|record| record.phase == Phase::Pending && !record.state.is_empty())
+    }
+
+    /// The newest state that was fed without success, where no later move succeeded.
+    pub fn fed_in_vain(&self) -> Option<&Record> {
+        self.records
+            .iter()
+            .rev()
+            .take_while(|record| record.phase != Phase::Recovered)
+            .find(|record| record.was_fed_in_vain())
+    }
+
+    /// Brings `to`, `time` and `phase` up to date with `binding`, where `stored` is what Karmada last reported.
+    ///
+    /// The newest record follows the stored status until the application is healthy. An older one is only waiting for the
+    /// end of its task.
+    pub fn update(&mut self, binding: Binding<'_>, stored: Binding<'_>) {
+        let clusters = binding.clusters();
+        let tasks = binding.tasks();
+        let is_recovered = !clusters.is_empty() && clusters.iter().all(|cluster| stored.is_healthy(cluster));
+        let newest = self.records.len().saturating_sub(1);
+        for (index, record) in self.records.iter_mut().enumerate() {
+            let is_newest = index == newest;
+            if !record.phase.is_ongoing() && !(is_newest && record.phase == Phase::Expired) {
+                continue;
+            }
+            if is_newest {
+                record.set_to(&clusters);
+            }
+            let task = tasks.iter().find(|task| task.from_cluster() == record.from);
+            record.phase = match task.filter(|_| record.is_failover() && record.phase.is_ongoing()) {
+                Some(task) => {
+                    record.set_time(*task);
+                    Phase::Evicted
+                }
+                None if is_recovered => Phase::Recovered,
+                None if !is_newest => Phase::Superseded,
+                None if record.phase == Phase::Expired => Phase::Expired,
+                None if record.to.iter().any(|cluster| stored.aggregated_status(cluster).is_some()) => Phase::Expired,
+                None => Phase::Pending,
+            };
+        }
+    }
+
+    /// Adds the record of a new move. It takes over from one that is pending.
+    pub fn append(&mut self, record: Record) {
+        for pending in self.records.iter_mut().filter(|record| record.phase == Phase::Pending) {
+            pending.phase = Phase::Superseded;
+        }
+        self.records.push(record);
+    }
+
+    /// Takes the oldest records that are over away until at most `limit` are left, and then the least valuable parts until
+    /// the annotation has at most `max_bytes`: the clusters before older moves, the reasons why values are missing, records
+    /// that are over, older records, and what is not state in the newest one. The state of the newest record stays.
+    pub fn limit(&mut self, limit: usize, max_bytes: usize) {
+        while self.records.len() > limit && self.drop_oldest_over() {}
+        if self.size() <= max_bytes {
+            return;
+        }
+        if let Some((_, older)) = self.records.split_last_mut() {
+            older.iter_mut().for_each(|record| record.before.clear());
+        }
+        let reasons = self.records.iter_mut().flat_map(|record| record.missing.values_mut());
+        reasons.for_each(String::clear);
+        let mut size = self.size();
+        self.records = {
+            let newest = self.records.len().saturating_sub(1);
+            let mut records: Vec<Option<Record>> = std::mem::take(&mut self.records).into_iter().map(Some).collect();
+            for over in [true, false] {
+                for record in records.iter_mut().take(newest) {
+                    let is_next = record.as_ref().is_some_and(|record| !over || !record.phase.is_ongoing());
+                    if size > max_bytes && is_next {
+                        size -= record.take().map_or(0, |record| record.size() + 1);
+                    }
+                }
+            }
+            records.into_iter().flatten().collect()
+        };
+        if size > max_bytes
+            && let Some(newest) = self.records.last_mut()
+        {
+            newest.before.clear();
+            newest.missing.clear();
+        }
+    }
+
+    fn drop_oldest_over(&mut self) -> bool {
+        let oldest = self.records.iter().position(|record| !record.phase.is_ongoing());
+        if let Some(oldest) = oldest {
+            self.records.remove(oldest);
+        }
+        oldest.is_some()
+    }
+
+    /// Bytes of the annotation's text: the records, with commas between them, in brackets.
+    fn size(&self) -> usize {
+        self.records.iter().map(|record| record.size() + 1).sum::<usize>() + 1
+    }
+
+    /// The annotation's text; `None` for an empty history.
+    pub fn to_annotation(&self) -> Option<String> {
+        if self.records.is_empty() {
+            return None;
+        }
+        // Records hold nothing but JSON: this can't fail.
+        serde_json::to_string(&self.records).ok()
     }
 }

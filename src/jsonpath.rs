@@ -33,10 +33,39 @@ use template::Template;
 pub const MAX_LENGTH: usize = 4096;
 /// Deepest nesting of filters and unions in a template.
 pub const MAX_NESTING: usize = 16;
-/// Most values that one evaluation may visit.
+/// Most values and parts of templates that the evaluations with one [`Budget`] may visit.
 pub const MAX_VISITS: usize = 200_000;
-/// Longest text that one evaluation may print, in bytes.
+/// Longest text that the evaluations with one [`Budget`] may print together, in bytes.
 pub const MAX_TEXT: usize = 1024 * 1024;
+
+/// What evaluations may cost. One for all rules of a request bounds how long the request takes, whatever the rules and
+/// documents are.
+#[derive(Debug)]
+pub struct Budget {
+    visits: usize,
+    text: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { visits: MAX_VISITS, text: MAX_TEXT }
+    }
+}
+
+impl Budget {
+    fn visit(&mut self, count: usize) -> Result<(), JsonPathError> {
+        let left = self.visits.checked_sub(count);
+        // What is used up stays used up: nothing smaller may follow.
+        self.visits = left.unwrap_or(0);
+        left.map(drop).ok_or_else(|| JsonPathError::limit("values to visit", MAX_VISITS))
+    }
+
+    fn print(&mut self, bytes: usize) -> Result<(), JsonPathError> {
+        let left = self.text.checked_sub(bytes);
+        self.text = left.unwrap_or(0);
+        left.map(drop).ok_or_else(|| JsonPathError::limit("bytes of text", MAX_TEXT))
+    }
+}
 
 /// Why a JSONPath has no result.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -103,6 +132,19 @@ impl JsonPath {
         matches!(&self.0, Dialect::Template(template) if template.has_no_action())
     }
 
+    /// The text that every print begins and ends with, outside of the braces.
+    pub fn outer_text(&self) -> (Option<&str>, Option<&str>) {
+        match &self.0 {
+            Dialect::Template(template) => template.outer_text(),
+            Dialect::Query(_) => (None, None),
+        }
+    }
+
+    /// Whether a `range` has no `end`: what follows it is printed once more for each of its values.
+    pub fn has_open_range(&self) -> bool {
+        matches!(&self.0, Dialect::Template(template) if template.has_open_range())
+    }
+
     /// The names of the fields that every evaluation begins with: `["status", "a"]` for `{.status.a}`.
     pub fn leading_fields(&self) -> Vec<&str> {
         match &self.0 {
@@ -116,23 +158,23 @@ impl JsonPath {
     /// # Errors
     /// [`JsonPathError::Execute`], where it does not fit `document` or goes beyond a limit.
     pub fn print(&self, document: &Value) -> Result<String, JsonPathError> {
-        self.evaluate(document).map(|(text, _)| text)
+        self.evaluate(document, &mut Budget::default()).map(|(text, _)| text)
     }
 
     /// The value of a state rule: what is printed, or `None` where that is empty, or the null of a single result.
     ///
     /// # Errors
     /// As [`JsonPath::print`].
-    pub fn value(&self, document: &Value) -> Result<Option<String>, JsonPathError> {
-        let (text, is_null) = self.evaluate(document)?;
+    pub fn value(&self, document: &Value, budget: &mut Budget) -> Result<Option<String>, JsonPathError> {
+        let (text, is_null) = self.evaluate(document, budget)?;
         Ok(Some(text).filter(|text| !text.is_empty() && !is_null))
     }
 
     /// The text, and whether it is the null of a single query's single result.
-    fn evaluate(&self, document: &Value) -> Result<(String, bool), JsonPathError> {
+    fn evaluate(&self, document: &Value, budget: &mut Budget) -> Result<(String, bool), JsonPathError> {
         match &self.0 {
-            Dialect::Template(template) => template.evaluate(document),
-            Dialect::Query(query) => query.evaluate(document),
+            Dialect::Template(template) => template.evaluate(document, budget),
+            Dialect::Query(query) => query.evaluate(document, budget),
         }
     }
 }

@@ -31,6 +31,19 @@ pub fn is_own_label(key: &str) -> bool {
     key == "karmada.io/managed" || key.ends_with(".karmada.io/permanent-id")
 }
 
+/// Whether objects of that kind never have a state to preserve, whatever rules their binding carries: Karmada copies those of a
+/// policy into the binding of every resource that it selects.
+pub fn is_stateless(resource: ObjectReference<'_>) -> bool {
+    matches!(
+        (resource.group, resource.kind),
+        ("", "ConfigMap" | "Secret" | "Service" | "ServiceAccount")
+            | ("networking.k8s.io", "Ingress" | "NetworkPolicy")
+            | ("policy", "PodDisruptionBudget")
+            | ("autoscaling", "HorizontalPodAutoscaler")
+            | ("rbac.authorization.k8s.io", "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding")
+    )
+}
+
 /// What failed: the application or its cluster. Karmada has a failover behaviour for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -217,6 +230,18 @@ impl<'a> Binding<'a> {
         health.and_then(Value::as_str) == Some("Healthy")
     }
 
+    /// Namespace and name of the binding that requires this one in `cluster`, if one alone does: this one is attached then,
+    /// and follows it.
+    /// Source: `pkg/dependenciesdistributor/dependencies_distributor.go`, `createOrUpdateAttachedBinding`.
+    pub fn requirer_in(self, cluster: &str) -> Option<(&'a str, &'a str)> {
+        let required_by = self.0.pointer("/spec/requiredBy").and_then(Value::as_array);
+        let in_cluster = |snapshot: &&Value| names(snapshot.get("clusters")).contains(&cluster);
+        let mut requirers = required_by.into_iter().flatten().filter(in_cluster);
+        let requirer = requirers.next()?;
+        let name = text(requirer, "name");
+        (requirers.next().is_none() && !name.is_empty()).then(|| (text(requirer, "namespace"), name))
+    }
+
     /// What the binding propagates.
     pub fn resource(self) -> ObjectReference<'a> {
         ObjectReference::new(self.0.pointer("/spec/resource").unwrap_or(&Value::Null))
@@ -237,7 +262,8 @@ pub struct ObjectReference<'a> {
 }
 
 impl<'a> ObjectReference<'a> {
-    fn new(reference: &'a Value) -> Self {
+    /// The reference in `{apiVersion, kind, namespace, name}`.
+    pub fn new(reference: &'a Value) -> Self {
         Self {
             group: group(text(reference, "apiVersion")),
             kind: text(reference, "kind"),
@@ -374,6 +400,18 @@ pub struct BindingReference<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Work<'a>(&'a Value);
 
+impl<'a> BindingReference<'a> {
+    /// The ResourceBinding of that namespace and name; without a namespace, the ClusterResourceBinding.
+    pub fn new(namespace: &'a str, name: &'a str) -> Self {
+        if namespace.is_empty() {
+            let permanent_id_label = CLUSTER_BINDING_PERMANENT_ID;
+            return Self { kind: "ClusterResourceBinding", namespace: None, name, permanent_id_label };
+        }
+        let permanent_id_label = BINDING_PERMANENT_ID;
+        Self { kind: "ResourceBinding", namespace: Some(namespace), name, permanent_id_label }
+    }
+}
+
 impl<'a> Work<'a> {
     /// The view of `work`.
     pub fn new(work: &'a Value) -> Self {
@@ -384,19 +422,9 @@ impl<'a> Work<'a> {
     pub fn binding(self) -> Option<BindingReference<'a>> {
         let annotation = |key| metadata::annotation(self.0, key).filter(|value| !value.is_empty());
         if let (Some(namespace), Some(name)) = (annotation(BINDING_NAMESPACE), annotation(BINDING_NAME)) {
-            return Some(BindingReference {
-                kind: "ResourceBinding",
-                namespace: Some(namespace),
-                name,
-                permanent_id_label: BINDING_PERMANENT_ID,
-            });
+            return Some(BindingReference::new(namespace, name));
         }
-        Some(BindingReference {
-            kind: "ClusterResourceBinding",
-            namespace: None,
-            name: annotation(CLUSTER_BINDING_NAME)?,
-            permanent_id_label: CLUSTER_BINDING_PERMANENT_ID,
-        })
+        Some(BindingReference::new("", annotation(CLUSTER_BINDING_NAME)?))
     }
 
     /// `spec.workload.manifests`.

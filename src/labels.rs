@@ -25,7 +25,8 @@ fn is_name(name: &str) -> bool {
     name.len() <= MAX_NAME && is_framed(name, |b| b.is_ascii_alphanumeric(), inner)
 }
 
-fn is_dns_subdomain(prefix: &str) -> bool {
+/// Whether `prefix` is a DNS subdomain: at most 253 characters, lower case letters, digits and `-` between dots.
+pub fn is_dns_subdomain(prefix: &str) -> bool {
     let edge = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     prefix.len() <= MAX_PREFIX && prefix.split('.').all(|label| is_framed(label, edge, |b| edge(b) || b == b'-'))
 }

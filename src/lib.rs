@@ -2,8 +2,8 @@
 //! cluster that Karmada moves it to.
 //!
 //! ```text
-//! PropagationPolicy ── lint ──►  ResourceBinding ── preserve ──►  Work ── feed ──►  workload ── restore ──► resumes
-//! (Karmada API server)           (Karmada API server)             (Karmada API server)  (member API server)
+//! PropagationPolicy ── lint ──►  ResourceBinding ── preserve ──►  Work ── feed, restore ──►  workload resumes
+//! (Karmada API server)           (Karmada API server)             (Karmada API server)       (member; restore can run here)
 //! ```
 //!
 //! Everything is a function from values to a [`Verdict`]: [`evaluate`] takes a [`Request`], [`Settings`] and a
@@ -13,10 +13,11 @@
 //! |---|---|
 //! | [`lint`], [`preserve`], [`guard`], [`feed`], [`restore`] | the stages |
 //! | [`karmada`] | views of Karmada's objects: every field name of its API |
-//! | [`history`], [`state`] | what the policy remembers of a failover, on the binding and on the workload |
+//! | [`reflection`] | what of a status Karmada's interpreters reflect |
+//! | [`history`], [`state`] | what the policy remembers of a move, on the binding and on the workload |
 //! | [`jsonpath`] | the dialects that state rules are written in |
-//! | [`settings`], [`request`], [`cluster`], [`verdict`] | what goes in and what comes out |
-//! | [`metadata`], [`labels`] | labels and annotations, and what is legal in them |
+//! | [`settings`], [`workload_match`], [`request`], [`json`], [`cluster`], [`verdict`] | what goes in and what comes out |
+//! | [`metadata`], [`labels`] | labels and annotations, and what is valid in them |
 //! | `guest`, `playground` | the shells: the waPC engine's, and the browser's |
 
 #![cfg_attr(
@@ -30,6 +31,7 @@ pub mod guard;
 #[cfg(not(all(feature = "playground", target_family = "wasm")))]
 pub mod guest;
 pub mod history;
+pub mod json;
 pub mod jsonpath;
 pub mod karmada;
 pub mod labels;
@@ -38,6 +40,7 @@ pub mod metadata;
 #[cfg(feature = "playground")]
 pub mod playground;
 pub mod preserve;
+pub mod reflection;
 pub mod request;
 pub mod restore;
 pub mod settings;
@@ -82,7 +85,8 @@ impl Stage {
 /// Requests for a subresource, other operations than CREATE and UPDATE, and objects that are being deleted pass as they
 /// came, as does whatever the policy does not understand.
 ///
-/// A request costs at most one lookup in the stage `feed`, one for each ConfigMap variable in `restore`, and none else.
+/// A request costs at most two lookups in the stage `feed` (the second for a dependent of an application), one for each
+/// ConfigMap in `restore`, and no others.
 pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Cluster) -> Verdict {
     if !request.is_write() {
         return Verdict::accept();
@@ -91,8 +95,11 @@ pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Clust
     if stage == Stage::Restore && settings.restore.is_empty() {
         return Verdict::accept();
     }
-    match objects(request) {
-        Ok(Some((object, old))) if !metadata::is_terminating(&object) => {
+    if request.is_terminating() {
+        return Verdict::accept();
+    }
+    let verdict = match objects(request) {
+        Ok(Some((object, old))) => {
             let old = old.as_ref();
             match stage {
                 Stage::Lint => {
@@ -103,9 +110,10 @@ pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Clust
                 Stage::Restore => restore::review(request, &object, old, &settings.restore, cluster),
             }
         }
-        Ok(_) => Verdict::accept(),
+        Ok(None) => Verdict::accept(),
         Err(error) => Verdict::deny(format!("{}: {}", request.describe(), chain(&error))),
-    }
+    };
+    verdict.limited()
 }
 
 /// The object and the stored one, where the object is one at all.

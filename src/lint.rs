@@ -1,12 +1,13 @@
-//! The stage `lint`: a PropagationPolicy with state rules that would fail, or do nothing, on the day of the failover is
-//! refused or warned of when it is written.
+//! The stage `lint`: a PropagationPolicy with state rules that would fail or have no effect when a failover happens is
+//! rejected or warned of when it is written.
 
 use serde_json::Value;
 
-use crate::jsonpath::JsonPath;
-use crate::karmada::{Failover, FailoverType, PurgeMode, StatePreservationRule};
+use crate::jsonpath::{JsonPath, JsonPathError};
+use crate::karmada::{self, Failover, FailoverType, ObjectReference, PurgeMode, StatePreservationRule};
+use crate::reflection;
 use crate::settings::{Level, alias_problem};
-use crate::verdict::{MAX_WARNING, Verdict, chain, quote, warning};
+use crate::verdict::{MAX_WARNING, Verdict, chain, listed, quote, warning};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub fn review(
     let mut verdict = if errors.is_empty() {
         Verdict::accept()
     } else {
-        Verdict::deny(format!("{described} would lose state in a failover: {}", errors.join("; ")))
+        Verdict::deny(format!("{described} would lose state in a failover: {}", listed(&errors)))
     };
     verdict.warnings = findings.iter().filter(|finding| !denies(finding)).flat_map(Finding::warnings).collect();
     if !findings.is_empty() {
@@ -79,6 +80,7 @@ fn find(policy: &Value, purge_modes: &[PurgeMode]) -> Vec<Finding> {
         findings.push(Finding { severity, path, problem, remedy });
     };
     let mut has_rules = false;
+    let mut roots: Vec<String> = Vec::new();
     for failover_type in [FailoverType::Application, FailoverType::Cluster] {
         let Some(behavior) = failover.behavior(failover_type) else {
             continue;
@@ -100,8 +102,8 @@ fn find(policy: &Value, purge_modes: &[PurgeMode]) -> Vec<Finding> {
             add(
                 Severity::Warning,
                 format!("{path}.statePreservation.rules"),
-                "is empty, no state is preserved".to_owned(),
-                "write rules, or take statePreservation away".to_owned(),
+                "is empty, so no state is preserved".to_owned(),
+                "add rules or remove statePreservation".to_owned(),
             );
         }
         if rules.is_empty() {
@@ -111,26 +113,37 @@ fn find(policy: &Value, purge_modes: &[PurgeMode]) -> Vec<Finding> {
         let purge_mode = behavior.get("purgeMode").and_then(Value::as_str).unwrap_or_default();
         if PurgeMode::from_name(purge_mode).is_some_and(|mode| !purge_modes.contains(&mode)) {
             let found = if purge_mode.is_empty() {
-                "is Gracefully where absent".to_owned()
+                "defaults to Gracefully".to_owned()
             } else {
                 format!("is {}", quote(purge_mode))
             };
             add(
                 Severity::Warning,
                 format!("{path}.purgeMode"),
-                format!("{found}: state is kept and never fed"),
-                "write `Directly`".to_owned(),
+                format!("{found}: state is preserved but never fed"),
+                format!("write `{}`", purge_modes.first().unwrap_or(&PurgeMode::Directly).as_str()),
             );
         }
         for (index, rule) in rules.iter().enumerate() {
             let path = format!("{path}.statePreservation.rules[{index}]");
-            if let Some((severity, problem, remedy)) = check_json_path(rule.json_path) {
+            let parsed = JsonPath::template(rule.json_path);
+            roots.extend(parsed.iter().filter_map(|parsed| Some((*parsed.leading_fields().first()?).to_owned())));
+            for (severity, problem, remedy) in check_json_path(rule.json_path, parsed) {
                 add(severity, format!("{path}.jsonPath"), problem, remedy);
             }
             if let Some((problem, remedy)) = check_alias(rule, rules.get(..index).unwrap_or_default()) {
                 add(Severity::Error, format!("{path}.aliasLabelName"), problem, remedy);
             }
         }
+    }
+    let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
+    if has_rules && let Some(offenders) = kinds_without_state(policy, &roots) {
+        add(
+            Severity::Warning,
+            "spec.resourceSelectors".to_owned(),
+            format!("{offenders} get the rules too, and have no such state"),
+            "select them in a policy of their own".to_owned(),
+        );
     }
     if has_rules && !chooses_one_cluster(policy) {
         add(
@@ -152,40 +165,139 @@ fn check_alias(rule: &StatePreservationRule<'_>, earlier: &[StatePreservationRul
     Some((format!("{} is the alias of rules[{first}] too", quote(alias)), "write another label name".to_owned()))
 }
 
-fn check_json_path(text: &str) -> Option<(Severity, String, String)> {
+/// How bad, what, and the remedy.
+type JsonPathFinding = (Severity, String, String);
+
+fn check_json_path(text: &str, parsed: Result<JsonPath, JsonPathError>) -> Vec<JsonPathFinding> {
     if text.is_empty() {
-        return Some((
-            Severity::Error,
-            "is empty and has no value".to_owned(),
-            "write a path in braces, as `{.field}`".to_owned(),
-        ));
+        let remedy = "write a path in braces, as `{.field}`".to_owned();
+        return vec![(Severity::Error, "is empty and has no value".to_owned(), remedy)];
     }
-    let parsed = match JsonPath::template(text) {
+    let parsed = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
             let remedy = "try it with `kubectl get -o jsonpath=`".to_owned();
-            return Some((Severity::Error, format!("{} {}", quote(text), chain(&error)), remedy));
+            return vec![(Severity::Error, format!("{} {}", quote(text), chain(&error)), remedy)];
         }
     };
     if parsed.is_constant() {
-        if !text.contains(['{', '}']) && looks_like_path(text) {
-            let dot = if text.starts_with(['.', '$']) { "" } else { "." };
-            let remedy = format!("write {}", quote(&format!("{{{dot}{text}}}")));
-            return Some((Severity::Error, format!("{} has no braces and is taken as text", quote(text)), remedy));
-        }
-        let problem = format!("{} is constant text", quote(text));
-        return Some((Severity::Warning, problem, "the label always holds it".to_owned()));
+        return vec![check_constant(text)];
     }
-    if parsed.leading_fields().first() == Some(&"status") {
-        let root = if text.contains(".status.") { "" } else { "@" };
-        let corrected = text.replacen(".status", root, 1);
-        return Some((
-            Severity::Warning,
-            "the root is `status` already".to_owned(),
-            format!("write {}", quote(&corrected)),
+    let mut findings = Vec::new();
+    if parsed.has_open_range() {
+        findings.push((
+            Severity::Error,
+            "has a `range` without an `end`".to_owned(),
+            "close it with `{end}`".to_owned(),
         ));
     }
-    None
+    findings.extend(check_root(text, &parsed));
+    if let Some(escaped) = escape_quoted_names(text) {
+        let problem = "a quoted name with dots is read as a path".to_owned();
+        findings.push((Severity::Warning, problem, format!("write {}", quote(&escaped))));
+    }
+    let (first, last) = parsed.outer_text();
+    let is_outside = |c: Option<char>| c.is_some_and(|c| c.is_whitespace() || matches!(c, ',' | ';' | ':' | '/'));
+    if is_outside(first.and_then(|text| text.chars().next())) || is_outside(last.and_then(|text| text.chars().last())) {
+        let problem = "has text at an end that no label can hold".to_owned();
+        let remedy = "remove it, or the value is carried in the annotation only".to_owned();
+        findings.push((Severity::Warning, problem, remedy));
+    }
+    findings
+}
+
+fn check_constant(text: &str) -> JsonPathFinding {
+    if text.contains(['{', '}']) || !looks_like_path(text) {
+        return (
+            Severity::Warning,
+            format!("{} is constant text", quote(text)),
+            "the label always holds it".to_owned(),
+        );
+    }
+    let problem = format!("{} has no braces and is taken as text", quote(text));
+    let dot = if text.starts_with(['.', '$']) { "" } else { "." };
+    let braced = format!("{{{dot}{text}}}");
+    let corrected = without_status(&braced).unwrap_or(braced);
+    let remedy = match check_json_path(&corrected, JsonPath::template(&corrected)).as_slice() {
+        [] => format!("write {}", quote(&corrected)),
+        _ => "write the path of a field of the status in braces".to_owned(),
+    };
+    (Severity::Error, problem, remedy)
+}
+
+/// The root of a rule is the status, not the object.
+fn check_root(text: &str, parsed: &JsonPath) -> Option<JsonPathFinding> {
+    match *parsed.leading_fields().first()? {
+        "status" => {
+            let remedy =
+                without_status(text).map_or("remove `.status`".to_owned(), |text| format!("write {}", quote(&text)));
+            Some((Severity::Warning, "the root is already `status`".to_owned(), remedy))
+        }
+        root @ ("metadata" | "spec" | "kind" | "apiVersion") => {
+            let problem = format!("the root is `status`, which has no `{root}`");
+            Some((Severity::Warning, problem, "write the path of a field of the status".to_owned()))
+        }
+        _ => None,
+    }
+}
+
+/// `text` without the `.status` that its path starts with.
+fn without_status(text: &str) -> Option<String> {
+    let at = text.find(".status")?;
+    let after = text.get(at + ".status".len()..)?;
+    let is_field = after.starts_with(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
+    let root = if after.starts_with(['.', '[']) { "" } else { "@" };
+    is_field.then(|| format!("{}{root}{after}", text.get(..at).unwrap_or_default()))
+}
+
+/// `text` with the dots in quoted names escaped; `None` where there is none to escape: kubectl's dialect parses what is
+/// quoted in brackets like what follows a dot.
+fn escape_quoted_names(text: &str) -> Option<String> {
+    let mut escaped = String::new();
+    let mut rest = text;
+    let mut is_changed = false;
+    while let Some((before, after)) = rest.split_once("['") {
+        let (name, after) = after.split_once("']")?;
+        escaped.push_str(before);
+        escaped.push_str("['");
+        let mut last = '\0';
+        for c in name.chars() {
+            if c == '.' && last != '\\' {
+                escaped.push('\\');
+                is_changed = true;
+            }
+            escaped.push(c);
+            last = c;
+        }
+        escaped.push_str("']");
+        rest = after;
+    }
+    escaped.push_str(rest);
+    is_changed.then_some(escaped)
+}
+
+/// The kinds among several selected ones that have no state, or not what the rules read: Karmada copies the rules into the
+/// binding of every resource that the policy selects.
+fn kinds_without_state(policy: &Value, roots: &[&str]) -> Option<String> {
+    let selectors = policy.pointer("/spec/resourceSelectors").and_then(Value::as_array)?;
+    let mut kinds: Vec<ObjectReference<'_>> = Vec::new();
+    for selector in selectors {
+        let kind = ObjectReference { namespace: "", name: "", ..ObjectReference::new(selector) };
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    if kinds.len() < 2 {
+        return None;
+    }
+    let has_fields = |kind: ObjectReference<'_>| roots.iter().all(|root| reflection::may_reflect(kind, root));
+    let is_read = |kind: ObjectReference<'_>| !roots.is_empty() && reflection::is_known(kind) && has_fields(kind);
+    let is_for_one = kinds.iter().any(|kind| is_read(*kind));
+    let is_without = |kind: &&ObjectReference<'_>| {
+        karmada::is_stateless(**kind) || !has_fields(**kind) || (is_for_one && !is_read(**kind))
+    };
+    let without: Vec<String> = kinds.iter().filter(is_without).map(|kind| kind.kind.to_owned()).collect();
+    (!without.is_empty()).then(|| without.join(", "))
 }
 
 /// Text that was meant to be a path: it begins with a dot or `$`, or is names with dots or brackets between them.

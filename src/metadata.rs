@@ -21,9 +21,16 @@ pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.get("metadata")?.get("annotations")?.get(key)?.as_str()
 }
 
-/// Whether the object is being deleted. Its finalizers must be able to go, so nothing may touch it any more.
-pub fn is_terminating(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
+/// Most bytes that keys and values of all annotations of an object may have together.
+/// Source: `k8s.io/apimachinery/pkg/api/validation`, `TotalAnnotationSizeLimitB`.
+pub const MAX_ANNOTATIONS: usize = 256 * 1024;
+
+/// Bytes that the object's other annotations leave for the value of the annotation `key`.
+pub fn annotations_left(object: &Value, key: &str) -> usize {
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    let others = annotations.into_iter().flatten().filter(|(other, _)| *other != key);
+    let taken: usize = others.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    MAX_ANNOTATIONS.saturating_sub(taken + key.len())
 }
 
 /// Writes the label `key`. `metadata` and `labels` are created where they are absent or null.

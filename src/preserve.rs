@@ -1,5 +1,5 @@
-//! The stage `preserve`: when an eviction task appears on a binding, the state of the application is read out of the
-//! failed cluster's status and written onto the task and into the binding's failover history.
+//! The stage `preserve`: when an application leaves a cluster, its state is read out of that cluster's status and written
+//! into the binding's history and, where an eviction task takes it away, onto the task.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,52 +7,75 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::history::{HISTORY_ANNOTATION, History, Record};
-use crate::karmada::{self, Binding, Task};
+use crate::jsonpath::Budget;
+use crate::karmada::{self, Binding, FailoverType, Task};
 use crate::labels::is_label_value;
 use crate::metadata;
-use crate::settings::{OnMissingState, PreserveSettings};
+use crate::settings::{Moves, OnMissingState, PreserveSettings};
 use crate::state::{Reading, State, StateRule};
-use crate::verdict::{Outcome, Verdict, chain, quote, warning};
+use crate::verdict::{Outcome, Verdict, listed, quote, warning};
 
-/// Most eviction tasks and records that are looked at; Karmada itself has one a cluster.
+/// Most eviction tasks that are looked at; Karmada itself has one a cluster.
 const MAX_TASKS: usize = 1000;
 
-/// Preserves the state of every task in `binding` that `old` does not have, keeps that of the others, and brings the
-/// history up to date. `old` is the stored binding, `None` on a CREATE.
+/// Preserves the state of every task in `binding` that `old` does not have, and of every move without a task, keeps that of
+/// the others, and brings the history up to date. `old` is the stored binding, `None` on a CREATE.
 ///
 /// Only what is stored is believed: statuses are read from `old` (on a CREATE there is nothing else than `binding`),
 /// and a request can't edit the history.
 pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings) -> Verdict {
-    let mut warnings = Vec::new();
-    let history = match History::read(old.unwrap_or(binding)) {
-        Ok(history) => history,
-        Err(error) => {
-            warnings.push(warning(&format!("{}; started anew", chain(&error))));
-            History::default()
-        }
-    };
-    let tasks = Binding::new(binding).tasks();
+    let stored = old.unwrap_or(binding);
+    let history = History::read(stored);
+    let view = Binding::new(binding);
+    let tasks = view.tasks();
     if tasks.len() > MAX_TASKS {
         return Verdict::deny(format!(
-            "cannot preserve state: spec.gracefulEvictionTasks has {} items, more than {MAX_TASKS}; remove tasks",
+            "cannot preserve the state of {}: spec.gracefulEvictionTasks has {} items, more than {MAX_TASKS}; remove tasks",
+            view.resource(),
             tasks.len()
         ));
     }
-    if tasks.is_empty() && history.records().is_empty() && metadata::annotation(binding, HISTORY_ANNOTATION).is_none() {
-        return Verdict { warnings, ..Verdict::accept() };
+    let moved_from =
+        old.and_then(|old| moved_from(Binding::new(old), view)).filter(|_| settings.moves == Moves::Preserve);
+    let has_history = |object| metadata::annotation(object, HISTORY_ANNOTATION).is_some();
+    if tasks.is_empty() && moved_from.is_none() && !has_history(stored) && !has_history(binding) {
+        return Verdict::accept();
     }
 
     let mut preservation = Preservation {
-        binding: Binding::new(binding),
+        binding: view,
         old: old.map(Binding::new),
         settings,
-        history,
-        evictions: Vec::new(),
+        is_readable: history.is_ok(),
+        history: history.unwrap_or_default(),
+        budget: Budget::default(),
+        edits: Vec::new(),
         problems: Vec::new(),
+        warnings: Vec::new(),
         done: Vec::new(),
     };
-    preservation.run(&tasks);
-    preservation.finish(warnings)
+    if !preservation.is_readable {
+        let text = format!(
+            "{}: {} is not a history that this version can read, and stays as it is",
+            view.resource(),
+            HISTORY_ANNOTATION
+        );
+        preservation.warnings.push(warning(&text));
+    }
+    preservation.run(&tasks, moved_from);
+    preservation.finish()
+}
+
+/// The one cluster that the application is taken from without an eviction task: it is scheduled to exactly one other, or to
+/// none.
+fn moved_from<'a>(old: Binding<'a>, new: Binding<'_>) -> Option<&'a str> {
+    let [from] = old.clusters()[..] else { return None };
+    let is_elsewhere = match new.clusters()[..] {
+        [] => true,
+        [to] => to != from,
+        _ => false,
+    };
+    (is_elsewhere && new.task(from).is_none() && old.task(from).is_none()).then_some(from)
 }
 
 /// One review under way.
@@ -61,23 +84,37 @@ struct Preservation<'a> {
     old: Option<Binding<'a>>,
     settings: &'a PreserveSettings,
     history: History,
+    /// Whether the stored history can be read. One that can't is left as it is.
+    is_readable: bool,
+    /// What the rules may still cost.
+    budget: Budget,
     /// What is to be written onto each task.
-    evictions: Vec<Eviction>,
+    edits: Vec<TaskEdit>,
     /// Why the request must be denied.
     problems: Vec<String>,
+    warnings: Vec<String>,
     /// What was done, for the audit annotation.
     done: Vec<String>,
 }
 
 /// What is written onto one task.
-struct Eviction {
+struct TaskEdit {
     from: String,
     label_state: Option<Map<String, Value>>,
     clusters_before: Option<Vec<String>>,
 }
 
+/// Whether a rule without a value holds the application back.
+#[derive(Clone, Copy, PartialEq)]
+enum Leaving {
+    /// By an eviction task, which can be denied: Karmada tries again.
+    Evicted,
+    /// By a move, which can't.
+    Moved,
+}
+
 impl<'a> Preservation<'a> {
-    fn run(&mut self, tasks: &[Task<'a>]) {
+    fn run(&mut self, tasks: &[Task<'a>], moved_from: Option<&'a str>) {
         if let Some(old) = self.old {
             // Statuses change without a request that the policy sees: first what was stored, then what is to be.
             self.history.update(old, old);
@@ -92,7 +129,9 @@ impl<'a> Preservation<'a> {
                 None => self.preserve(task, &earlier),
             }
         }
-        self.history.limit(self.settings.history_limit);
+        if let Some(from) = moved_from {
+            self.preserve_move(from, &earlier);
+        }
     }
 
     /// A task that was there before: what a stale writer dropped from it is put back.
@@ -101,7 +140,7 @@ impl<'a> Preservation<'a> {
         let label_state = match (task.preserved_label_state(), old_task.preserved_label_state()) {
             (Some(_), _) => None,
             (None, Some(state)) => Some(state.clone()),
-            (None, None) => record.map(|record| legal_values(&record.state)).filter(|state| !state.is_empty()),
+            (None, None) => record.map(|record| valid_labels(&record.state)).filter(|state| !state.is_empty()),
         };
         let clusters_before = match (task.clusters_before_failover(), old_task.clusters_before_failover()) {
             (Some(_), _) => None,
@@ -110,44 +149,34 @@ impl<'a> Preservation<'a> {
         };
         if label_state.is_some() || clusters_before.is_some() {
             self.done.push(format!("put back the state of the task from {}", task.from_cluster()));
-            self.evictions.push(Eviction { from: task.from_cluster().to_owned(), label_state, clusters_before });
+            self.edits.push(TaskEdit { from: task.from_cluster().to_owned(), label_state, clusters_before });
         }
     }
 
     /// A task that was just added.
     fn preserve(&mut self, task: Task<'a>, earlier: &History) {
-        let from = task.from_cluster();
-        let rules = self.rules(task);
+        let rules = self.rules_of(task);
         if rules.is_empty() {
             return;
         }
-        let mut record = Record::new(task, task.failover_type());
+        let mut record = Record::of_task(task);
         record.before = match (task.clusters_before_failover(), self.old) {
             (Some(before), _) => before.into_iter().map(str::to_owned).collect(),
             (None, Some(old)) => old.clusters().into_iter().map(str::to_owned).collect(),
             (None, None) => Vec::new(),
         };
         record.set_to(&self.binding.clusters());
-
-        // A copy that is healthy in the stored status has made progress of its own, whatever its predecessor was owed.
-        let is_healthy = self.old.is_some_and(|old| old.is_healthy(from));
-        if let Some(carried) = self.standing_state(earlier).filter(|_| !is_healthy) {
-            carried.carry_into(&mut record);
-        } else {
-            let reading = self.read(task, &rules);
-            match Carried::last_resort(earlier).filter(|_| reading.state.is_empty()) {
-                Some(carried) => carried.carry_into(&mut record),
-                None => self.take(reading, &mut record, &rules),
-            }
+        let on_task = task.preserved_label_state();
+        if !self.fill(&mut record, &rules, earlier, on_task, Leaving::Evicted) {
+            return;
         }
-
-        let mut label_state = task.preserved_label_state().cloned().unwrap_or_default();
+        let mut label_state = on_task.cloned().unwrap_or_default();
         label_state.retain(|alias, value| {
             !rules.iter().any(|rule| rule.alias == *alias) && value.as_str().is_some_and(is_label_value)
         });
-        label_state.extend(legal_values(&record.state));
-        self.evictions.push(Eviction {
-            from: from.to_owned(),
+        label_state.extend(valid_labels(&record.state));
+        self.edits.push(TaskEdit {
+            from: record.from.clone(),
             label_state: Some(label_state),
             clusters_before: (!record.before.is_empty()).then(|| record.before.clone()),
         });
@@ -155,42 +184,112 @@ impl<'a> Preservation<'a> {
         self.history.append(record);
     }
 
+    /// A move without a task.
+    fn preserve_move(&mut self, from: &str, earlier: &History) {
+        let rules = self.rules(&[FailoverType::Cluster, FailoverType::Application]);
+        if rules.is_empty() {
+            return;
+        }
+        let mut record = Record::of_move(from);
+        record.set_to(&self.binding.clusters());
+        if !self.fill(&mut record, &rules, earlier, None, Leaving::Moved) {
+            return;
+        }
+        let resource = self.binding.resource();
+        for (alias, why) in &record.missing {
+            let text = format!("{resource} leaves {from} and loses its state {}: {why}", quote(alias));
+            self.warnings.push(warning(&text));
+        }
+        if !record.state.is_empty() {
+            let text = format!("{resource} leaves {from} without a failover; its state is preserved and will be fed");
+            self.warnings.push(warning(&text));
+        }
+        self.done.push(describe(&record));
+        self.history.append(record);
+    }
+
+    /// Gives `record` the state that the application leaves with; `false` where it has none, and is let go without a record.
+    fn fill(
+        &mut self,
+        record: &mut Record,
+        rules: &[StateRule],
+        earlier: &History,
+        on_task: Option<&Map<String, Value>>,
+        leaving: Leaving,
+    ) -> bool {
+        let stored = self.old.unwrap_or(self.binding);
+        // A copy that is healthy in the stored status has made progress of its own, whatever its predecessor was owed.
+        let is_healthy = self.old.is_some_and(|old| old.is_healthy(&record.from));
+        if let Some(carried) = self.standing_state(earlier).filter(|_| !is_healthy) {
+            carried.carry_into(record);
+            return true;
+        }
+        let status = stored.status(&record.from);
+        // A binding that is created with its tasks, by a restore from a backup, comes without a status: what its tasks hold
+        // is all there is.
+        let on_task = on_task.filter(|state| self.old.is_none() && !state.is_empty());
+        let resource = stored.resource();
+        let has_state = (status.is_some() && !karmada::is_stateless(resource)) || on_task.is_some();
+        let last_resort = || Carried::last_resort(earlier);
+        if !has_state {
+            let Some(carried) = last_resort() else {
+                if !karmada::is_stateless(resource) {
+                    let text =
+                        format!("{resource} leaves {} without state: no status of it was collected there", record.from);
+                    self.warnings.push(warning(&text));
+                }
+                return false;
+            };
+            carried.carry_into(record);
+            return true;
+        }
+        let mut reading = Reading::of(rules, status, &mut self.budget);
+        for (alias, value) in on_task.into_iter().flatten() {
+            if let Some(value) = value.as_str().filter(|value| !value.is_empty())
+                && reading.missing.remove(alias).is_some()
+            {
+                reading.state.insert(alias.clone(), value.to_owned());
+            }
+        }
+        match last_resort().filter(|_| reading.state.is_empty()) {
+            Some(carried) => carried.carry_into(record),
+            None => self.take(reading, record, rules, leaving),
+        }
+        true
+    }
+
+    fn take(&mut self, reading: Reading, record: &mut Record, rules: &[StateRule], leaving: Leaving) {
+        if leaving == Leaving::Evicted && self.settings.on_missing_state == OnMissingState::Block {
+            let from = quote(&record.from);
+            for (alias, why) in &reading.missing {
+                let json_path = rules.iter().rev().find(|rule| rule.alias == *alias).map_or("", |rule| &rule.json_path);
+                self.problems.push(format!("from {from}: {} (jsonPath {}): {why}", quote(alias), quote(json_path)));
+            }
+        }
+        record.state = reading.state;
+        record.missing = reading.missing;
+    }
+
     /// The rules that apply to the task: those of the behaviour it follows, else (where it is not known which one it
     /// follows) those of the other, else those of the policy's settings.
-    fn rules(&self, task: Task<'_>) -> Cow<'a, [StateRule]> {
-        let failover_type = task.failover_type();
-        let mut rules = Vec::new();
-        if let Some(failover) = self.binding.failover() {
-            rules = failover.rules(failover_type);
-            if rules.is_empty() && !task.has_known_reason() {
-                rules = failover.rules(failover_type.other());
-            }
-        }
-        if rules.is_empty() {
-            return Cow::Borrowed(self.settings.rules_for(self.binding.resource()));
-        }
-        rules.into_iter().map(StateRule::new).collect()
+    fn rules_of(&self, task: Task<'a>) -> Cow<'a, [StateRule]> {
+        let followed = task.failover_type();
+        if task.has_known_reason() { self.rules(&[followed]) } else { self.rules(&[followed, followed.other()]) }
     }
 
-    fn read(&self, task: Task<'_>, rules: &[StateRule]) -> Reading {
-        let stored = self.old.unwrap_or(self.binding);
-        let mut reading = Reading::of(rules, stored.status(task.from_cluster()));
-        if self.old.is_none() {
-            // A binding that is created with its tasks, by a restore from a backup, comes without a status:
-            // what its tasks hold is all there is.
-            for rule in rules {
-                let kept = task.preserved_label_state().and_then(|state| state.get(&rule.alias)?.as_str());
-                if let Some(kept) = kept.filter(|kept| !kept.is_empty() && reading.missing.contains_key(&rule.alias)) {
-                    reading.missing.remove(&rule.alias);
-                    reading.state.insert(rule.alias.clone(), kept.to_owned());
-                }
-            }
+    /// The rules of the first of these behaviours that has some, else those of the policy's settings.
+    fn rules(&self, behaviors: &[FailoverType]) -> Cow<'a, [StateRule]> {
+        let rules = self.binding.failover().and_then(|failover| {
+            behaviors.iter().map(|behavior| failover.rules(*behavior)).find(|rules| !rules.is_empty())
+        });
+        match rules {
+            Some(rules) => rules.into_iter().map(StateRule::new).collect(),
+            None => Cow::Borrowed(self.settings.rules_for(self.binding.resource())),
         }
-        reading
     }
 
-    /// State that goes before what the evicted copy's status says, because that copy was never healthy: that of an
-    /// earlier task, or of a failover that is pending.
+    /// State that goes before what the copy's status says, because that copy was never healthy: that of an earlier task, or
+    /// of a move that is pending.
     fn standing_state(&self, earlier: &History) -> Option<Carried> {
         if let Some(record) = earlier.owed() {
             return Some(Carried::of(record));
@@ -215,60 +314,58 @@ impl<'a> Preservation<'a> {
         None
     }
 
-    fn take(&mut self, reading: Reading, record: &mut Record, rules: &[StateRule]) {
-        if !reading.missing.is_empty() && self.settings.on_missing_state == OnMissingState::Block {
-            let from = quote(&record.from);
-            for (alias, why) in &reading.missing {
-                let json_path = rules.iter().rev().find(|rule| rule.alias == *alias).map_or("", |rule| &rule.json_path);
-                self.problems.push(format!("from {from}: {} (jsonPath {}): {why}", quote(alias), quote(json_path)));
-            }
-        }
-        record.state = reading.state;
-        record.missing = reading.missing;
-    }
-
-    fn finish(self, warnings: Vec<String>) -> Verdict {
+    fn finish(mut self) -> Verdict {
+        let resource = self.binding.resource();
         let mut verdict = if self.problems.is_empty() {
             let mut binding = self.binding.object().clone();
             match self.write(&mut binding) {
                 Ok(()) => Verdict::mutate(self.binding.object(), binding),
-                Err(error) => {
-                    Verdict::deny(format!("cannot write the failover history: {error}; mend the binding's metadata"))
-                }
+                Err(error) => Verdict::deny(format!(
+                    "cannot write the history of {resource}: {error}; fix the binding's metadata"
+                )),
             }
         } else {
             Verdict::deny(format!(
-                "cannot evict {}, its state would be lost: {}; mend the jsonPath in `statePreservation` of its policy or wait \
-                 until the status has the value, or set `preserve.onMissingState: Proceed` to evict without it",
-                self.binding.resource(),
-                self.problems.join("; "),
+                "cannot evict {resource} without losing its state: {}; fix the jsonPath in `statePreservation` of its policy or \
+                 wait until the status has the value, or set `preserve.onMissingState: Proceed` to evict without it",
+                listed(&self.problems),
             ))
         };
-        verdict.warnings = warnings;
+        verdict.warnings = self.warnings;
         if matches!(verdict.outcome, Outcome::Mutate(_)) {
-            let done = if self.done.is_empty() {
-                "brought the failover history up to date".to_owned()
-            } else {
-                self.done.join("; ")
-            };
+            let done =
+                if self.done.is_empty() { "brought the history up to date".to_owned() } else { listed(&self.done) };
             verdict.audit_annotations.insert("preserve", done);
         }
         verdict
     }
 
-    fn write(&self, binding: &mut Value) -> Result<(), metadata::MetadataError> {
-        for eviction in &self.evictions {
-            let Some(task) = karmada::task_mut(binding, &eviction.from) else {
+    fn write(&mut self, binding: &mut Value) -> Result<(), metadata::MetadataError> {
+        for edit in &self.edits {
+            let Some(task) = karmada::task_mut(binding, &edit.from) else {
                 continue;
             };
-            if let Some(state) = &eviction.label_state {
+            if let Some(state) = &edit.label_state {
                 karmada::set_preserved_label_state(task, state.clone());
             }
-            if let Some(clusters) = &eviction.clusters_before {
+            if let Some(clusters) = &edit.clusters_before {
                 karmada::set_clusters_before_failover(task, clusters.iter().map(String::as_str));
             }
         }
-        match self.history.to_annotation() {
+        let stored = self.old.unwrap_or(self.binding).object();
+        let room = metadata::annotations_left(binding, HISTORY_ANNOTATION);
+        self.history.limit(self.settings.history_limit, room);
+        let written = match self.history.to_annotation() {
+            _ if !self.is_readable => metadata::annotation(stored, HISTORY_ANNOTATION).map(str::to_owned),
+            Some(history) if history.len() > room => {
+                let text =
+                    format!("the history is not written: the binding's other annotations leave {room} bytes for it");
+                self.warnings.push(warning(&text));
+                metadata::annotation(stored, HISTORY_ANNOTATION).map(str::to_owned)
+            }
+            history => history,
+        };
+        match written {
             Some(history) => metadata::set_annotation(binding, HISTORY_ANNOTATION, history),
             None => {
                 metadata::remove_annotation(binding, HISTORY_ANNOTATION);
@@ -278,7 +375,7 @@ impl<'a> Preservation<'a> {
     }
 }
 
-/// The state of an earlier failover, for a record of which it becomes the state.
+/// The state of an earlier move, for a record whose state it becomes.
 struct Carried {
     state: State,
     missing: BTreeMap<String, String>,
@@ -302,7 +399,7 @@ impl Carried {
     }
 }
 
-fn legal_values(state: &State) -> Map<String, Value> {
+fn valid_labels(state: &State) -> Map<String, Value> {
     state
         .iter()
         .filter(|(_, value)| is_label_value(value))
@@ -311,15 +408,14 @@ fn legal_values(state: &State) -> Map<String, Value> {
 }
 
 fn describe(record: &Record) -> String {
-    let aliases: Vec<&str> = record.state.keys().map(String::as_str).collect();
-    let mut text = if aliases.is_empty() {
-        format!("evicted from {} without state", record.from)
-    } else {
-        format!("preserved {} from {}", aliases.join(", "), record.origin())
+    let aliases = record.state.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let from = &record.from;
+    let mut text = match (&record.carried_from, record.is_failover()) {
+        _ if aliases.is_empty() => format!("no state left with the application from {from}"),
+        (Some(origin), true) => format!("carried {aliases} over from {origin} for the task from {from}"),
+        (Some(origin), false) => format!("carried {aliases} over from {origin} for the move from {from}"),
+        (None, _) => format!("preserved {aliases} from {from}"),
     };
-    if let Some(origin) = &record.carried_from {
-        text = format!("carried {} over from {origin} for the task from {}", aliases.join(", "), record.from);
-    }
     if !record.missing.is_empty() {
         let missing: Vec<&str> = record.missing.keys().map(String::as_str).collect();
         text.push_str(&format!(", missing {}", missing.join(", ")));

@@ -1,11 +1,15 @@
 //! The admission request, as far as the policy reads it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use thiserror::Error;
+
+use crate::json;
 
 /// Why the request could not be read.
 #[derive(Debug, Error)]
@@ -84,6 +88,20 @@ impl<'a> Request<'a> {
         self.operation == "CREATE"
     }
 
+    /// Whether the object is being deleted: its finalizers must be able to go, so nothing may touch it any more, and
+    /// whatever else is in it is not even parsed.
+    pub fn is_terminating(&self) -> bool {
+        // Maps, since a list would do for a struct.
+        #[derive(Deserialize)]
+        struct Object {
+            #[serde(default)]
+            metadata: BTreeMap<String, Option<IgnoredAny>>,
+        }
+        let object = self.object.filter(|object| object.get().starts_with('{'));
+        let object = object.and_then(|object| serde_json::from_str::<Object>(object.get()).ok());
+        object.is_some_and(|object| matches!(object.metadata.get("deletionTimestamp"), Some(Some(_))))
+    }
+
     /// The object as it shall be stored; `None` where the request has none.
     ///
     /// # Errors
@@ -113,7 +131,7 @@ impl<'a> Request<'a> {
 
 fn parse(raw: Option<&RawValue>, field: &'static str) -> Result<Option<Value>, RequestError> {
     let Some(raw) = raw else { return Ok(None) };
-    match serde_json::from_str(raw.get()) {
+    match json::parse(raw.get()) {
         Ok(Value::Null) => Ok(None),
         Ok(value) => Ok(Some(value)),
         Err(cause) => Err(RequestError::Object { field, cause }),

@@ -61,10 +61,10 @@ enum RuleError {
     #[error("the rule leads to more than {MAX_PLACES} places")]
     TooManyPlaces,
     #[error(
-        "the annotation `{RECORD_ANNOTATION}` would have {size} bytes beside {others} of other annotations, more than an API \
-         server takes; replace or remove smaller parts of the object"
+        "the annotation `{RECORD_ANNOTATION}` would have {size} bytes, where the object's other annotations leave {room} of what an \
+         API server takes; replace or remove smaller parts of the object"
     )]
-    TooLarge { size: usize, others: usize },
+    TooLarge { size: usize, room: usize },
     #[error("cannot write the restore record")]
     Record(#[from] MetadataError),
 }
@@ -309,6 +309,7 @@ impl<'a, C: Cluster> Review<'a, C> {
     fn update(&mut self, old: &Value) -> Result<(), RuleFailure<'a>> {
         let stored = Record::read(old, self.rules);
         let afresh: Vec<&Rule> = self.rules.iter().copied().filter(|rule| self.is_due(rule, &stored, old)).collect();
+        self.warn_of_kept_rules(old);
         if stored.is_empty() && self.incoming.is_empty() && afresh.is_empty() {
             return Ok(());
         }
@@ -364,6 +365,20 @@ impl<'a, C: Cluster> Review<'a, C> {
         self.finish(result, record)
     }
 
+    /// State that arrives at an object which is there already changes nothing under `onUpdate: Keep`: somebody has to know.
+    fn warn_of_kept_rules(&mut self, old: &Value) {
+        let kept = |rule: &&&Rule| rule.on_update == OnUpdate::Keep;
+        for rule in self.rules.iter().filter(kept) {
+            if self.is_state_changed(rule, Some(old)) && rule.mismatch(self.object).is_none() {
+                let name = quote(&rule.name);
+                let text = format!(
+                    "state was fed but not restored: rule {name} keeps running copies as they are; set `onUpdate: Apply`"
+                );
+                self.restoration.warnings.push(warning(&text));
+            }
+        }
+    }
+
     /// What a rule once wrote and would not write any more, since its settings have changed, can't be kept.
     fn warn_of_changed_rules(&mut self, stored: &Record, old: &Value) {
         for entry in self.rules.iter().flat_map(|rule| stored.entries_of(rule)) {
@@ -383,12 +398,17 @@ impl<'a, C: Cluster> Review<'a, C> {
         if rule.on_update != OnUpdate::Apply {
             return false;
         }
-        let (state, old_state) = (FedState::of(self.object), FedState::of(old));
         let is_new = !stored.has(&rule.name) && !self.incoming.has(&rule.name);
+        self.is_state_changed(rule, Some(old).filter(|_| !is_new))
+    }
+
+    /// Whether a variable of the rule has state that `old`, if there is one, does not have.
+    fn is_state_changed(&self, rule: &Rule, old: Option<&Value>) -> bool {
+        let (state, old) = (FedState::of(self.object), old.map(FedState::of));
         rule.variables.values().any(|variable| match &variable.source {
             Source::State(alias) => {
                 let value = state.get(alias);
-                value.is_some() && (is_new || value != old_state.get(alias))
+                value.is_some() && old.as_ref().is_none_or(|old| value != old.get(alias))
             }
             Source::ConfigMap { .. } | Source::Field(_) => false,
         })
@@ -400,9 +420,11 @@ impl<'a, C: Cluster> Review<'a, C> {
         let mut entries = self.standing_claims();
         let mut stored = self.believed(stored);
         stored.retain(|entry| {
-            let is_same =
-                |claim: &&Entry<'_>| claim.rule.name == entry.rule.name && claim.site.key() == entry.site.key();
-            !entries.iter().any(|claim| is_same(&claim))
+            // A place has one owner; what is appended has one for each rule.
+            let is_same = |claim: &Entry<'_>| {
+                claim.site.key() == entry.site.key() && (!entry.site.appends() || claim.rule.name == entry.rule.name)
+            };
+            !entries.iter().any(is_same)
         });
         entries.append(&mut stored);
         entries

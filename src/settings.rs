@@ -15,7 +15,7 @@ use crate::karmada::{self, ObjectReference, PurgeMode};
 use crate::labels::is_qualified_name;
 use crate::restore::rule::Rule;
 use crate::state::{self, StateRule};
-use crate::verdict::{chain, quote};
+use crate::verdict::{chain, listed, quote};
 use crate::workload_match::WorkloadMatch;
 use reader::{Errors, Object, Path};
 
@@ -41,6 +41,16 @@ pub enum OnMissingState {
     Block,
     /// The eviction goes on; the record says what is missing.
     Proceed,
+}
+
+/// What `preserve` does about moves that come without an eviction task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Moves {
+    /// The state is preserved, as for a failover.
+    #[default]
+    Preserve,
+    /// Nothing: the application starts cold.
+    Ignore,
 }
 
 /// What `feed` does when it can't read the binding.
@@ -73,6 +83,8 @@ pub struct Settings {
 pub struct PreserveSettings {
     /// What to do about a rule without a value.
     pub on_missing_state: OnMissingState,
+    /// What to do about moves without an eviction task.
+    pub moves: Moves,
     /// How many records a history keeps: 1 to 20.
     pub history_limit: usize,
     /// State rules for workloads whose policy has none.
@@ -81,7 +93,12 @@ pub struct PreserveSettings {
 
 impl Default for PreserveSettings {
     fn default() -> Self {
-        Self { on_missing_state: OnMissingState::default(), history_limit: 5, rules: Vec::new() }
+        Self {
+            on_missing_state: OnMissingState::default(),
+            moves: Moves::default(),
+            history_limit: 5,
+            rules: Vec::new(),
+        }
     }
 }
 
@@ -117,7 +134,7 @@ impl Default for FeedSettings {
 
 /// Settings that can't be used, with everything that is wrong with them.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}", .0.join("; "))]
+#[error("{}", listed(.0))]
 pub struct SettingsError(pub Vec<String>);
 
 impl Settings {
@@ -154,7 +171,7 @@ impl Settings {
 
 fn read_preserve(root: &Object<'_>, errors: &mut Errors) -> PreserveSettings {
     const MAX_HISTORY_LIMIT: u64 = 20;
-    let section = root.object("preserve", &["onMissingState", "historyLimit", "rules"], errors);
+    let section = root.object("preserve", &["onMissingState", "moves", "historyLimit", "rules"], errors);
     let mut settings = PreserveSettings::default();
     settings.on_missing_state = section.choice(
         "onMissingState",
@@ -162,6 +179,8 @@ fn read_preserve(root: &Object<'_>, errors: &mut Errors) -> PreserveSettings {
         settings.on_missing_state,
         errors,
     );
+    let moves = [("Preserve", Moves::Preserve), ("Ignore", Moves::Ignore)];
+    settings.moves = section.choice("moves", &moves, settings.moves, errors);
     if let Some(limit) = section.get("historyLimit") {
         match limit.as_u64().filter(|limit| (1..=MAX_HISTORY_LIMIT).contains(limit)) {
             Some(limit) => settings.history_limit = limit as usize,

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::jsonpath::JsonPath;
+use crate::jsonpath::{Budget, JsonPath};
 use crate::karmada::StatePreservationRule;
 use crate::metadata;
 use crate::verdict::{chain, quote};
 
 /// On manifest and workload: a JSON object with every preserved alias and its value, legal as a label or not.
 pub const STATE_ANNOTATION: &str = "stateful-failover/state";
-/// On manifest and workload: `application` or `cluster`.
+/// On manifest and workload: `application`, `cluster` or `move`.
 pub const TYPE_LABEL: &str = "stateful-failover/type";
-/// On manifest and workload: the cluster that the application was evicted from.
+/// On manifest and workload: the cluster that the application came from.
 pub const FROM_LABEL: &str = "stateful-failover/from";
 /// What the names of this policy begin with.
 pub const PREFIX: &str = "stateful-failover/";
@@ -54,9 +54,9 @@ impl StateRule {
     }
 
     /// The rule's value in `status`, or why it has none.
-    fn read(&self, status: &Value) -> Result<String, String> {
+    fn read(&self, status: &Value, budget: &mut Budget) -> Result<String, String> {
         let json_path = self.parsed.as_ref().map_err(|error| chain(error))?;
-        match json_path.value(status) {
+        match json_path.value(status, budget) {
             Ok(Some(value)) if value.len() > MAX_VALUE => {
                 Err(format!("the value has {} bytes, more than {MAX_VALUE}", value.len()))
             }
@@ -77,12 +77,12 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Reads all rules. Of two rules with the same alias the last one that has a value wins, as in Karmada.
-    pub fn of(rules: &[StateRule], status: Option<&Value>) -> Self {
+    /// Reads all rules, as far as the budget goes: what it does not reach has no value. Of two rules with the same alias the last one that has a value wins, as in Karmada.
+    pub fn of(rules: &[StateRule], status: Option<&Value>, budget: &mut Budget) -> Self {
         let mut reading = Self::default();
         for rule in rules {
             let value = match status {
-                Some(status) => rule.read(status),
+                Some(status) => rule.read(status, budget),
                 None => Err("no status of the application was collected from the cluster".to_owned()),
             };
             match value {

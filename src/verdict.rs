@@ -8,6 +8,10 @@ use serde_json::Value;
 /// Longest warning that goes out. Kubernetes asks for at most 120 characters and cuts at 256.
 /// Source: `k8s.io/api/admission/v1`, `AdmissionResponse.Warnings`.
 pub const MAX_WARNING: usize = 120;
+/// Longest message of a denial, and longest audit annotation, in characters.
+const MAX_MESSAGE: usize = 4096;
+/// Most warnings, and most notes.
+const MAX_LINES: usize = 16;
 /// Longest quotation of a value that a user gave.
 const MAX_QUOTE: usize = 80;
 
@@ -63,6 +67,26 @@ impl Verdict {
         self
     }
 
+    /// The same answer with an end to all that it says, whatever the request was: messages of a limited length, and so many
+    /// warnings and notes.
+    #[must_use]
+    pub fn limited(mut self) -> Self {
+        if let Outcome::Deny { message, .. } = &mut self.outcome {
+            *message = cut(message, MAX_MESSAGE);
+        }
+        for lines in [&mut self.warnings, &mut self.notes] {
+            let more = lines.len().saturating_sub(MAX_LINES);
+            if more > 0 {
+                lines.truncate(MAX_LINES);
+                lines.push(format!("and {more} more"));
+            }
+        }
+        for text in self.audit_annotations.values_mut() {
+            *text = cut(text, MAX_MESSAGE);
+        }
+        self
+    }
+
     /// Whether the request passes.
     pub fn is_allowed(&self) -> bool {
         !matches!(self.outcome, Outcome::Deny { .. })
@@ -106,6 +130,16 @@ fn cut(text: &str, limit: usize) -> String {
             short.push('…');
             short
         }
+    }
+}
+
+/// The first few of `items`, and how many more there are: messages have an end, whatever they are about.
+pub fn listed(items: &[String]) -> String {
+    const MAX_ITEMS: usize = 20;
+    let first = items.iter().take(MAX_ITEMS).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match items.len().saturating_sub(MAX_ITEMS) {
+        0 => first,
+        more => format!("{first}; and {more} more"),
     }
 }
 

@@ -4,6 +4,9 @@ use wildmatch::WildMatch;
 
 use crate::karmada::ObjectReference;
 
+/// Stands for all groups, or all kinds.
+pub const ALL: &str = "*";
+
 /// `match` of a rule: all three must hold.
 #[derive(Debug, Default)]
 pub struct WorkloadMatch {
@@ -18,15 +21,17 @@ pub struct WorkloadMatch {
 impl WorkloadMatch {
     /// Whether `resource` is one of them.
     pub fn accepts(&self, resource: ObjectReference<'_>) -> bool {
-        self.api_groups.iter().any(|group| group == resource.group)
-            && self.kinds.iter().any(|kind| kind == resource.kind)
+        self.api_groups.iter().any(|group| group == ALL || group == resource.group)
+            && self.kinds.iter().any(|kind| kind == ALL || kind == resource.kind)
             && (self.namespaces.is_empty()
                 || self.namespaces.iter().any(|glob| WildMatch::new(glob).matches(resource.namespace)))
     }
 
     /// Whether an object can be one of both, as far as kinds tell.
     pub fn may_meet(&self, other: &Self) -> bool {
-        self.api_groups.iter().any(|group| other.api_groups.contains(group))
-            && self.kinds.iter().any(|kind| other.kinds.contains(kind))
+        let meet = |left: &[String], right: &[String]| {
+            left.iter().any(|left| left == ALL || right.iter().any(|right| right == ALL || left == right))
+        };
+        meet(&self.api_groups, &other.api_groups) && meet(&self.kinds, &other.kinds)
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `request.yaml` | the AdmissionRequest; or `from: FILE` with an AdmissionReview; or `manifest: FILE`, which is created with the `state` that was fed. Files are below `testdata/` |
+//! | `request.yaml` | the AdmissionRequest; or `from: FILE` with an AdmissionReview; or `manifest: FILE` or `object`, which is created with the `state` that was fed. Files are below `testdata/` |
 //! | `settings.yaml` | the settings, if any; or `from: FILE`, below the project |
 //! | `host.yaml` | what lookups find: `objects`, or what the host answers instead: `error`, `garbage` |
 //! | `expected.yaml` | the answer |
+//!
+//! A case that comes from a public report has a `report.json` in place of the first three: the report's `source`, the input, and
+//! what is wanted and `why`. That is held against the answer besides.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +33,90 @@ pub struct Case {
     /// The settings.
     pub settings: Value,
     host: HostFile,
+    report: Option<Report>,
+}
+
+/// A case that comes from a public report.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Report {
+    /// Where it was reported, and what.
+    #[serde(rename = "source")]
+    _source: String,
+    #[serde(default, rename = "title")]
+    _title: String,
+    #[serde(default, rename = "stage")]
+    _stage: String,
+    /// `validate` or `validate_settings`.
+    function: String,
+    #[serde(default)]
+    request: Value,
+    settings: Value,
+    #[serde(default)]
+    objects: Vec<Value>,
+    want: Want,
+    /// Why that is wanted.
+    #[serde(rename = "why")]
+    _why: String,
+}
+
+/// What a report wants.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[derive(Default)]
+struct Want {
+    /// Whether the request passes.
+    allowed: Option<bool>,
+    /// Whether the settings are valid.
+    valid: Option<bool>,
+    /// A part of the message.
+    message_has: Option<String>,
+    /// A part of some warning.
+    warning_has: Option<String>,
+    /// A part of no warning.
+    no_warning_has: Option<String>,
+    /// Values in the resulting object, by JSON pointer.
+    fields: BTreeMap<String, Value>,
+    /// The same, each one of several.
+    fields_any: BTreeMap<String, Vec<Value>>,
+    /// What is not in the resulting object.
+    absent: Vec<String>,
+    /// That the object stays as it came.
+    unchanged: bool,
+}
+
+impl Want {
+    fn check(&self, answer: &Answer, object: &Value) -> Result<()> {
+        let message = answer.message.as_deref().unwrap_or_default();
+        ensure!(
+            self.allowed.is_none_or(|allowed| allowed == answer.accepted),
+            "accepted is {}: {message}",
+            answer.accepted
+        );
+        ensure!(message.contains(self.message_has.as_deref().unwrap_or_default()), "the message is {message:?}");
+        let has = |part: &str| answer.warnings().iter().any(|warning| warning.contains(part));
+        ensure!(self.warning_has.as_deref().is_none_or(has), "warnings are {:?}", answer.warnings());
+        ensure!(!self.no_warning_has.as_deref().is_some_and(has), "warnings are {:?}", answer.warnings());
+        ensure!(!self.unchanged || answer.mutated_object.is_none(), "the object is changed: {}", answer.patch(object));
+        if !answer.accepted {
+            return Ok(());
+        }
+        let result = answer.apply(object)?;
+        for (path, value) in &self.fields {
+            ensure!(result.pointer(path) == Some(value), "{path} is {:?}", result.pointer(path));
+        }
+        for (path, values) in &self.fields_any {
+            ensure!(
+                result.pointer(path).is_some_and(|value| values.contains(value)),
+                "{path} is {:?}",
+                result.pointer(path)
+            );
+        }
+        for path in &self.absent {
+            ensure!(result.pointer(path).is_none(), "{path} is {:?}", result.pointer(path));
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -93,6 +181,9 @@ fn create(mut manifest: Value, state: &Value) -> Result<Value> {
     let fields = manifest.as_object_mut().context("the manifest is no object")?;
     fields.remove("status");
     if state.is_object() {
+        if manifest["metadata"]["annotations"].is_null() {
+            manifest["metadata"]["annotations"] = serde_json::json!({});
+        }
         manifest["metadata"]["annotations"]["stateful-failover/state"] = Value::from(state.to_string());
     }
     Ok(serde_json::json!({
@@ -109,22 +200,35 @@ fn read_yaml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     serde_yaml_ng::from_str(&text).map(Some).with_context(|| path.display().to_string())
 }
 
+fn read_settings(folder: &Path) -> Result<Option<Value>> {
+    let settings: Option<Value> = read_yaml(&folder.join("settings.yaml"))?;
+    match settings.as_ref().and_then(|settings| settings.get("from")).and_then(Value::as_str) {
+        Some(from) => read_yaml(&project(from))?.context("there are no such settings").map(Some),
+        None => Ok(settings),
+    }
+}
+
 impl Case {
     fn read(name: String, folder: PathBuf) -> Result<Self> {
+        if let Some(mut report) = read_yaml::<Report>(&folder.join("report.json"))? {
+            let host = HostFile { objects: std::mem::take(&mut report.objects), ..HostFile::default() };
+            let request = std::mem::take(&mut report.request);
+            let settings = read_settings(&folder)?.unwrap_or_else(|| std::mem::take(&mut report.settings));
+            return Ok(Self { name, folder, request, settings, host, report: Some(report) });
+        }
         let mut request: Value = read_yaml(&folder.join("request.yaml"))?.context("there is no request.yaml")?;
-        if let Some(from) = request.get("from").and_then(Value::as_str) {
+        if let Some(manifest) = request.get("object").filter(|_| request.get("operation").is_none()) {
+            request = create(manifest.clone(), &request["state"])?;
+        } else if let Some(from) = request.get("from").and_then(Value::as_str) {
             let review: Value = serde_json::from_str(&fs::read_to_string(project("testdata").join(from))?)?;
             request = review["request"].clone();
         } else if let Some(manifest) = request.get("manifest").and_then(Value::as_str) {
             let manifest = read_yaml(&project("testdata").join(manifest))?.context("there is no such manifest")?;
             request = create(manifest, &request["state"])?;
         }
-        let mut settings: Value = read_yaml(&folder.join("settings.yaml"))?.unwrap_or_default();
-        if let Some(from) = settings.get("from").and_then(Value::as_str) {
-            settings = read_yaml(&project(from))?.context("there are no such settings")?;
-        }
+        let settings = read_settings(&folder)?.unwrap_or_default();
         let host = read_yaml(&folder.join("host.yaml"))?.unwrap_or_default();
-        Ok(Self { name, folder, request, settings, host })
+        Ok(Self { name, folder, request, settings, host, report: None })
     }
 
     /// What lookups find.
@@ -147,7 +251,20 @@ impl Case {
     /// The answers differ.
     pub fn run(&self, policy: &dyn Policy) -> Result<()> {
         let host = self.host();
+        if let Some(report) = self.report.as_ref().filter(|report| report.function == "validate_settings") {
+            let message = policy.validate_settings(&self.settings)?;
+            ensure!(report.want.valid == Some(message.is_none()), "{message:?}");
+            let message = message.unwrap_or_default();
+            ensure!(
+                message.contains(report.want.message_has.as_deref().unwrap_or_default()),
+                "the message is {message:?}"
+            );
+            return Ok(());
+        }
         let answer = policy.validate(&self.request, &self.settings, &host)?;
+        if let Some(report) = &self.report {
+            report.want.check(&answer, &self.request["object"])?;
+        }
         let object = self.request.get("object").cloned().unwrap_or_default();
         let actual = Expected::of(&answer, &object, &host)?;
         let path = self.folder.join("expected.yaml");

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use kubewarden_policy_sdk::error::Error;
 use kubewarden_policy_sdk::host_capabilities::kubernetes::{GetResourceRequest, get_resource};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::cluster::{Cluster, Get, LookupError};
+use crate::json;
 
 /// The cluster that the policy server is connected to.
 pub struct Host;
@@ -21,8 +23,8 @@ impl Cluster for Host {
             disable_cache: true,
             field_masks: Some(object.fields.iter().map(|&field| field.to_owned()).collect::<BTreeSet<String>>()),
         };
-        match get_resource::<Value>(&request) {
-            Ok(found) => Ok(Some(found)),
+        match get_resource::<Box<RawValue>>(&request) {
+            Ok(found) => json::parse(found.get()).map(Some).map_err(|error| LookupError::Garbage(error.to_string())),
             Err(Error::Deserialization { source, .. }) => Err(LookupError::Garbage(source.to_string())),
             Err(error) => classify(&error.to_string(), object),
         }

@@ -13,7 +13,7 @@ use serde_json::{Number, Value};
 
 use super::print;
 use super::template::{Filter, Node, Slice, Step, Template, query};
-use super::{JsonPathError, MAX_VISITS};
+use super::{Budget, JsonPathError};
 use crate::metadata::type_name;
 use crate::verdict::quote;
 
@@ -37,25 +37,30 @@ type Evaluated<'a> = Result<Vec<Item<'a>>, Failure<'a>>;
 
 impl Template {
     /// The text, and whether it is the null of a single action's single result.
-    pub(super) fn evaluate(&self, document: &Value) -> Result<(String, bool), JsonPathError> {
-        let mut evaluation = Evaluation { nodes: &self.nodes, visits: 0, begun: 0, open: 0, ended: 0, last_end: None };
-        let results = evaluation.run(0, Some(Cow::Borrowed(document))).map_err(|failure| failure.error)?;
-        let is_null = match (self.nodes.as_slice(), results.as_slice()) {
-            ([_], [items]) => matches!(items.as_slice(), [None] | [Some(Cow::Borrowed(Value::Null))]),
-            _ => false,
+    pub(super) fn evaluate(&self, document: &Value, budget: &mut Budget) -> Result<(String, bool), JsonPathError> {
+        let mut evaluation = Evaluation {
+            nodes: &self.nodes,
+            budget,
+            text: String::new(),
+            is_null: false,
+            begun: 0,
+            open: 0,
+            ended: 0,
+            last_end: None,
         };
-        let mut text = String::new();
-        for items in &results {
-            print::results(items.iter().map(Option::as_deref), &mut text)?;
-        }
-        Ok((text, is_null))
+        evaluation.run(0, Some(Cow::Borrowed(document))).map_err(|failure| failure.error)?;
+        Ok((evaluation.text, evaluation.is_null && self.nodes.len() == 1))
     }
 }
 
 /// One evaluation under way. The counters are those of client-go, whose ranges follow from how they are counted.
-struct Evaluation<'a> {
+struct Evaluation<'a, 'b> {
     nodes: &'a [Node],
-    visits: usize,
+    budget: &'b mut Budget,
+    /// What is printed so far.
+    text: String,
+    /// Whether the last action had one result, and that was null.
+    is_null: bool,
     /// Ranges that were named but not gone through yet.
     begun: usize,
     /// Ranges that are being gone through.
@@ -66,12 +71,13 @@ struct Evaluation<'a> {
     last_end: Option<usize>,
 }
 
-impl<'a> Evaluation<'a> {
-    /// The results of each node from `first` on, or up to the end of the range that is gone through.
-    fn run(&mut self, first: usize, current: Item<'a>) -> Result<Vec<Vec<Item<'a>>>, Failure<'a>> {
-        let mut all = Vec::new();
+impl<'a> Evaluation<'a, '_> {
+    /// Prints the results of each node from `first` on, or up to the end of the range that is gone through.
+    fn run(&mut self, first: usize, current: Item<'a>) -> Result<(), Failure<'a>> {
         let mut index = first;
         while let Some(node) = self.nodes.get(index) {
+            // A range that is not closed goes through all that follows it once more, and so does every range in it.
+            self.visit(1)?;
             let items = match node {
                 Node::Text(text) => vec![Some(Cow::Borrowed(text))],
                 Node::Action(steps) => self.steps(vec![current.clone()], steps)?,
@@ -86,21 +92,25 @@ impl<'a> Evaluation<'a> {
                 self.open += 1;
                 if items.is_empty() {
                     // Gone through once for nothing, to find its end.
+                    let printed = self.text.len();
                     self.run(index + 1, None)?;
+                    self.text.truncate(printed);
                 }
                 for item in items {
                     // Within a range, null is no value.
                     let item = item.filter(|value| !value.is_null());
-                    all.extend(self.run(index + 1, item)?);
+                    self.run(index + 1, item)?;
                 }
                 self.open -= 1;
                 index = self.last_end.filter(|&end| end > index).unwrap_or(index) + 1;
                 continue;
             }
-            all.push(items);
+            self.is_null = matches!(items.as_slice(), [None] | [Some(Cow::Borrowed(Value::Null))]);
+            let printed = print::results(items.iter().map(Option::as_deref), &mut self.text, self.budget);
+            printed.map_err(|error| Failure { items: Vec::new(), error, is_limit: true })?;
             index += 1;
         }
-        Ok(all)
+        Ok(())
     }
 
     fn steps(&mut self, items: Vec<Item<'a>>, steps: &'a [Step]) -> Evaluated<'a> {
@@ -132,11 +142,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn visit(&mut self, count: usize) -> Result<(), Failure<'a>> {
-        self.visits = self.visits.saturating_add(count);
-        if self.visits <= MAX_VISITS {
-            return Ok(());
-        }
-        Err(Failure { items: Vec::new(), error: JsonPathError::limit("values to visit", MAX_VISITS), is_limit: true })
+        self.budget.visit(count).map_err(|error| Failure { items: Vec::new(), error, is_limit: true })
     }
 
     fn children_of_all(&mut self, items: Vec<Item<'a>>) -> Evaluated<'a> {

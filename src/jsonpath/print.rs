@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::{JsonPathError, MAX_TEXT};
+use super::{Budget, JsonPathError};
 
 /// What Go prints for nothing at all.
 const NO_VALUE: &str = "<no value>";
@@ -10,12 +10,14 @@ const NO_VALUE: &str = "<no value>";
 /// Adds the results of one query to `text`, with a space between them; `None` stands for nothing at all.
 ///
 /// # Errors
-/// The text becomes longer than [`MAX_TEXT`].
+/// The budget is used up.
 pub(super) fn results<'a>(
     values: impl IntoIterator<Item = Option<&'a Value>>,
     text: &mut String,
+    budget: &mut Budget,
 ) -> Result<(), JsonPathError> {
     for (index, value) in values.into_iter().enumerate() {
+        let before = text.len();
         if index > 0 {
             text.push(' ');
         }
@@ -23,9 +25,7 @@ pub(super) fn results<'a>(
             Some(value) => scalar_or_json(value, text),
             None => text.push_str(NO_VALUE),
         }
-        if text.len() > MAX_TEXT {
-            return Err(JsonPathError::limit("bytes of text", MAX_TEXT));
-        }
+        budget.print(text.len() - before)?;
     }
     Ok(())
 }

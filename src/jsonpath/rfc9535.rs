@@ -7,7 +7,7 @@ use jsonpath_rust::parser::parse_json_path;
 use jsonpath_rust::query::js_path_process;
 use serde_json::Value;
 
-use super::{JsonPathError, MAX_VISITS, print};
+use super::{Budget, JsonPathError, MAX_VISITS, print};
 
 /// A parsed query.
 #[derive(Debug, Clone)]
@@ -24,23 +24,23 @@ impl Query {
     }
 
     /// The values that the query selects.
-    pub(super) fn select<'a>(&self, document: &'a Value) -> Result<Vec<&'a Value>, JsonPathError> {
-        self.check_cost(document)?;
+    pub(super) fn select<'a>(&self, document: &'a Value, budget: &mut Budget) -> Result<Vec<&'a Value>, JsonPathError> {
+        budget.visit(self.cost(document))?;
         let found = js_path_process(&self.0, document).map_err(|error| JsonPathError::Execute(error.to_string()))?;
         Ok(found.into_iter().map(|found| found.val()).collect())
     }
 
-    pub(super) fn evaluate(&self, document: &Value) -> Result<(String, bool), JsonPathError> {
-        let values = self.select(document)?;
+    pub(super) fn evaluate(&self, document: &Value, budget: &mut Budget) -> Result<(String, bool), JsonPathError> {
+        let values = self.select(document, budget)?;
         let mut text = String::new();
-        print::results(values.iter().copied().map(Some), &mut text)?;
+        print::results(values.iter().copied().map(Some), &mut text, budget)?;
         Ok((text, matches!(values.as_slice(), [Value::Null])))
     }
 
     /// The engine can't be stopped once it runs, so what it may visit at the most is counted before: every descent
     /// reaches a value once for each value above it, and a query within a filter that begins at the root goes through
     /// the document for each value that is filtered.
-    fn check_cost(&self, document: &Value) -> Result<(), JsonPathError> {
+    fn cost(&self, document: &Value) -> usize {
         let mut shape = Shape::default();
         shape.add_segments(&self.0.segments);
         let exponent = u32::try_from(shape.descents).unwrap_or(u32::MAX);
@@ -62,7 +62,7 @@ impl Query {
         for _ in 0..shape.roots {
             visits = visits.saturating_mul(values);
         }
-        if visits > MAX_VISITS { Err(JsonPathError::limit("values to visit", MAX_VISITS)) } else { Ok(()) }
+        visits
     }
 }
 

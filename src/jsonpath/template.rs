@@ -25,6 +25,15 @@ pub(super) enum Node {
     Action(Vec<Step>),
 }
 
+impl Node {
+    fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => text.as_str(),
+            Self::Action(_) => None,
+        }
+    }
+}
+
 /// A step of an action.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -83,6 +92,26 @@ impl Template {
             Node::Text(_) => true,
             Node::Action(steps) => steps.iter().all(|step| matches!(step, Step::Text(_))) && !steps.is_empty(),
         })
+    }
+
+    pub(super) fn outer_text(&self) -> (Option<&str>, Option<&str>) {
+        let is_mark = |node: &&Node| matches!(node, Node::Action(steps) if steps.iter().any(|step| matches!(step, Step::Range | Step::End)));
+        let first = self.nodes.iter().find(|node| !is_mark(node));
+        let last = self.nodes.iter().rev().find(|node| !is_mark(node));
+        (first.and_then(Node::as_text), last.and_then(Node::as_text))
+    }
+
+    pub(super) fn has_open_range(&self) -> bool {
+        let actions = self.nodes.iter().filter_map(|node| match node {
+            Node::Action(steps) => Some(steps),
+            Node::Text(_) => None,
+        });
+        let open = actions.flatten().fold(0_usize, |open, step| match step {
+            Step::Range => open + 1,
+            Step::End => open.saturating_sub(1),
+            _ => open,
+        });
+        open > 0
     }
 
     pub(super) fn leading_fields(&self) -> Vec<&str> {

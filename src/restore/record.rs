@@ -8,6 +8,7 @@ use super::RuleError;
 use super::edit::{Touched, append_item, append_text, covers, has_token, without_token};
 use super::place::{EditError, MAX_PLACES, Place};
 use super::rule::{Mode, OnUpdate, Rule, Site};
+use crate::json;
 use crate::metadata;
 
 /// On workloads: JSON object `{"<rule>": {"<path>": {"was": …, "set": …}}}`. `was` is left out where nothing stood there,
@@ -15,10 +16,6 @@ use crate::metadata;
 /// an empty parent that stood there: without it, a parent with nothing left in it goes with the field. A rule with
 /// `onUpdate: Apply` of which nothing stands any more is there with no paths: it has been carried out.
 pub const RECORD_ANNOTATION: &str = "stateful-failover/restored";
-
-/// Most bytes that keys and values of all annotations of an object may have together.
-/// Source: `k8s.io/apimachinery/pkg/api/validation`, `TotalAnnotationSizeLimitB`.
-const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 /// What a rule did at one site.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +53,7 @@ impl Record {
     pub fn read(object: &Value, rules: &[&Rule]) -> Self {
         let mut record = Self::default();
         let annotation = metadata::annotation(object, RECORD_ANNOTATION);
-        let Some(Ok(Value::Object(written))) = annotation.map(serde_json::from_str) else {
+        let Some(Ok(Value::Object(written))) = annotation.map(json::parse) else {
             return record;
         };
         let sites: usize = written.values().filter_map(Value::as_object).map(Map::len).sum();
@@ -172,15 +169,9 @@ impl Record {
             return Ok(());
         }
         let text = self.to_json().to_string();
-        let others = object.pointer("/metadata/annotations").and_then(Value::as_object);
-        let others: usize = others
-            .into_iter()
-            .flatten()
-            .filter(|(key, _)| *key != RECORD_ANNOTATION)
-            .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
-            .sum();
-        if RECORD_ANNOTATION.len() + text.len() + others > MAX_ANNOTATIONS {
-            return Err(RuleError::TooLarge { size: text.len(), others });
+        let room = metadata::annotations_left(object, RECORD_ANNOTATION);
+        if text.len() > room {
+            return Err(RuleError::TooLarge { size: text.len(), room });
         }
         Ok(metadata::set_annotation(object, RECORD_ANNOTATION, text)?)
     }

@@ -239,6 +239,9 @@ pub(super) fn resolve<C: Cluster>(
         };
         return match problem {
             (error, Otherwise::Reject) => Err(error),
+            (RuleError::Missing { name, why }, Otherwise::Skip) => {
+                Ok(Readiness::NotFor(format!("variable `{name}` has no value ({why})")))
+            }
             (error, Otherwise::Skip) => Ok(Readiness::NotFor(error.to_string())),
         };
     }

@@ -159,8 +159,7 @@ fn history_table(key: &Key, binding: &Value) -> Result<String> {
     for record in history.records() {
         let phase = format!("{:?}", record.phase);
         let time = record.time.as_deref().unwrap_or("-");
-        table +=
-            &row([time, record.failover_type.as_str(), &record.from, &record.to.join(","), &phase, &state(record)]);
+        table += &row([time, record.move_type.as_str(), &record.from, &record.to.join(","), &phase, &state(record)]);
     }
     Ok(table)
 }

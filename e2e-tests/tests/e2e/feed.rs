@@ -279,12 +279,12 @@ fn what_is_written() {
     assert_eq!(
         answer.warnings(),
         [
-            "`-x`: not a legal label name; it is in the annotation only",
-            "`example.io/long`: the value is not legal as a label; it is in the annotation only",
-            "`example.io/path`: the value is not legal as a label; it is in the annotation only",
-            "`karmada.io/managed`: the label has an owner; it is in the annotation only",
-            "`stateful-failover/type`: the label has an owner; it is in the annotation only",
-            "`work.karmada.io/permanent-id`: the label has an owner; it is in the annotation only",
+            "`-x`: not a valid label name; it is in the annotation only",
+            "`example.io/long`: not a valid label value; it is in the annotation only",
+            "`example.io/path`: not a valid label value; it is in the annotation only",
+            "`karmada.io/managed`: reserved by Karmada or this policy; it is in the annotation only",
+            "`stateful-failover/type`: reserved by Karmada or this policy; it is in the annotation only",
+            "`work.karmada.io/permanent-id`: reserved by Karmada or this policy; it is in the annotation only",
         ]
     );
     assert_eq!(after["spec"], manifest(json!({}))["spec"]);
@@ -378,15 +378,15 @@ fn lookup_failures() {
         ),
         (
             "error finding resource work.karmada.io/v1alpha2 / ResourceBinding: the server could not find it".to_owned(),
-            "the API server does not know this kind; install its CRD or mend the apiVersion",
+            "the API server does not know this kind; install its CRD or fix the apiVersion",
         ),
         (
             "Cannot find resource ResourceBinding in work.karmada.io/v1alpha2".to_owned(),
-            "the API server does not know this kind; install its CRD or mend the apiVersion",
+            "the API server does not know this kind; install its CRD or fix the apiVersion",
         ),
         (
             "ServiceError: error trying to connect\n\nCaused by:\n    0: tcp connect error\n    1: Connection refused (os error 111)".to_owned(),
-            "no answer from the API server (1: Connection refused (os error 111)); the request can be repeated",
+            "the API server did not answer (1: Connection refused (os error 111)); retrying is safe",
         ),
     ] {
         let host = || {
@@ -405,7 +405,9 @@ fn lookup_failures() {
         assert!(accepted.accepted && accepted.warnings()[0].starts_with("state not fed: cannot read ResourceBinding"));
         // What was fed before is kept all the same.
         let mut old = work.clone();
-        old["spec"]["workload"]["manifests"][0]["metadata"]["annotations"] = json!({"stateful-failover/state": "{\"a\":\"1\"}"});
+        let metadata = &mut old["spec"]["workload"]["manifests"][0]["metadata"];
+        metadata["annotations"] = json!({"stateful-failover/state": "{\"a\":\"1\"}"});
+        metadata["labels"] = json!({"stateful-failover/type": "cluster"});
         let (kept, _) = evaluate(&work, &old, &accepting, host);
         assert_eq!(kept.apply(&work).unwrap(), old);
     }

@@ -203,10 +203,10 @@ fn what_just_has_no_finding() {
 fn warnings_let_pass() {
     let rule = "spec.failover.application.statePreservation.rules[0].jsonPath";
     let constant = |text: &str| vec![format!("{rule}: `{text}` is constant text; the label always holds it")];
-    let root = |path: &str| format!("{rule}: the root is `status` already; write `{path}`");
+    let root = |path: &str| format!("{rule}: the root is already `status`; write `{path}`");
     let several = "spec.placement: can choose several clusters, state is fed to one only; add {spreadByField: cluster, maxGroups: 1}";
     let never_fed = |found: &str| {
-        format!("spec.failover.application.purgeMode: {found}: state is kept and never fed; write `Directly`")
+        format!("spec.failover.application.purgeMode: {found}: state is preserved but never fed; write `Directly`")
     };
     for (changes, expected) in [
         (vec![(JSON_PATH, json!("true"))], constant("true")),
@@ -215,7 +215,7 @@ fn warnings_let_pass() {
         (vec![(JSON_PATH, json!("{ .status }"))], vec![root("{ @ }")]),
         (vec![("/spec/failover/application/purgeMode", json!("Never"))], vec![never_fed("is `Never`")]),
         (vec![("/spec/failover/application/purgeMode", json!("Graciously"))], vec![never_fed("is `Graciously`")]),
-        (vec![("/spec/failover/application/purgeMode", Value::Null)], vec![never_fed("is Gracefully where absent")]),
+        (vec![("/spec/failover/application/purgeMode", Value::Null)], vec![never_fed("defaults to Gracefully")]),
         (vec![(CONSTRAINTS, Value::Null)], vec![several.to_owned()]),
         (vec![(CONSTRAINTS, json!([{"spreadByField": "cluster", "maxGroups": 2}]))], vec![several.to_owned()]),
         (vec![(CONSTRAINTS, json!([{"spreadByField": "region", "maxGroups": 1}]))], vec![several.to_owned()]),
@@ -227,8 +227,8 @@ fn warnings_let_pass() {
         (
             vec![(RULES, json!([]))],
             vec![
-                "spec.failover.application.statePreservation.rules: is empty, no state is preserved".to_owned(),
-                "- write rules, or take statePreservation away".to_owned(),
+                "spec.failover.application.statePreservation.rules: is empty, so no state is preserved".to_owned(),
+                "- add rules or remove statePreservation".to_owned(),
             ],
         ),
     ] {
@@ -237,6 +237,106 @@ fn warnings_let_pass() {
     let fed = json!({"feed": {"purgeModes": ["Directly", "Never"]}});
     let policy = with(&[("/spec/failover/application/purgeMode", json!("Never"))]);
     assert_eq!(evaluate(&policy, &Value::Null, &fed).warnings(), [] as [&str; 0], "Never is fed");
+}
+
+/// What would surely fail or do nothing, in the dialect's own ways.
+#[test]
+fn json_paths_that_mislead() {
+    let rule = "spec.failover.application.statePreservation.rules[0].jsonPath";
+    for (path, expected) in [
+        (
+            "{.offsets['orders.eu']}",
+            &["a quoted name with dots is read as a path; write `{.offsets['orders\\.eu']}`"][..],
+        ),
+        (
+            "{.a['x'].b['c.d']['e.f']}",
+            &["a quoted name with dots is read as a path; write `{.a['x'].b['c\\.d']['e\\.f']}`"],
+        ),
+        ("{.offsets['orders\\.eu']}", &[]),
+        (
+            "{.jobId}\n",
+            &["has text at an end that no label can hold; remove it, or the value is carried in the annotation only"],
+        ),
+        (
+            "{range .l[*]}{.a},{end}",
+            &["has text at an end that no label can hold; remove it, or the value is carried in the annotation only"],
+        ),
+        (
+            " {.jobId}",
+            &["has text at an end that no label can hold; remove it, or the value is carried in the annotation only"],
+        ),
+        ("v{.jobId}", &[]),
+        (
+            "{.metadata.name}",
+            &["the root is `status`, which has no `metadata`; write the path of a field of the status"],
+        ),
+        ("{$.spec.x}", &["the root is `status`, which has no `spec`; write the path of a field of the status"]),
+        ("{.statusCode}", &[]),
+    ] {
+        let found = warnings(&with(&[(JSON_PATH, json!(path))]));
+        // A finding that is longer than a warning has its remedy on a second line.
+        let found = found.join("\n").replace("\n- ", "; ");
+        let expected: Vec<String> = expected.iter().map(|text| format!("{rule}: {text}")).collect();
+        assert_eq!(found, expected.join("\n"), "{path}");
+    }
+    let open = evaluate(&with(&[(JSON_PATH, json!("{range .l[*]}{.a}"))]), &Value::Null, &json!({}));
+    assert!(open.message.unwrap().contains("has a `range` without an `end`; close it with `{end}`"));
+}
+
+/// Every form that a remedy shows has no finding of its own.
+#[test]
+fn remedies_are_sound() {
+    let mut count = 0;
+    for path in [
+        ".status.jobId",
+        "$.status.jobId",
+        "status.jobId",
+        "jobStatus.jobId",
+        ".jobId",
+        "$.jobId",
+        "{.status.jobId}",
+        "{$.status.jobId}",
+        "{ .status }",
+        ".status",
+        "metadata.name",
+        ".spec.x",
+        "{.a['b.c']}",
+        ".status.a['b.c']",
+    ] {
+        let policy = with(&[(JSON_PATH, json!(path))]);
+        let answer = evaluate(&policy, &Value::Null, &json!({"lint": "Warn"}));
+        let text = answer.warnings().join("\n");
+        let Some((_, shown)) = text.rsplit_once("write `") else { continue };
+        let shown = shown.split('`').next().unwrap();
+        let again = evaluate(&with(&[(JSON_PATH, json!(shown))]), &Value::Null, &json!({}));
+        assert!(again.accepted && again.warnings().is_empty(), "{path} -> {shown}: {again:?}");
+        count += 1;
+    }
+    assert!(count >= 9, "{count} remedies");
+}
+
+/// Karmada copies the rules into the binding of every resource that the policy selects.
+#[test]
+fn policies_of_several_kinds() {
+    let selectors = |kinds: &[(&str, &str)]| -> Value {
+        kinds.iter().map(|(api_version, kind)| json!({"apiVersion": api_version, "kind": kind})).collect()
+    };
+    let flink = ("flink.apache.org/v1beta1", "FlinkDeployment");
+    for (kinds, path, offenders) in [
+        (vec![flink, ("v1", "ConfigMap"), ("v1", "Service")], "{.jobStatus.jobId}", Some("ConfigMap, Service")),
+        (vec![flink, ("apps/v1", "Deployment")], "{.jobStatus.jobId}", Some("Deployment")),
+        (vec![flink, ("kafka.strimzi.io/v1", "KafkaConnect")], "{.jobStatus.jobId}", Some("KafkaConnect")),
+        (vec![("apps/v1", "Deployment"), ("apps/v1", "StatefulSet")], "{.readyReplicas}", None),
+        (vec![flink, flink], "{.jobStatus.jobId}", None),
+        (vec![flink], "{.jobStatus.jobId}", None),
+    ] {
+        let policy = with(&[("/spec/resourceSelectors", selectors(&kinds)), (JSON_PATH, json!(path))]);
+        let expected: Vec<String> = offenders.into_iter().map(|offenders| {
+            format!("spec.resourceSelectors: {offenders} get the rules too, and have no such state; select them in a policy of their own")
+        }).collect();
+        let found = warnings(&policy).join("\n").replace("\n- ", "; ");
+        assert_eq!(found, expected.join("\n"), "{kinds:?}");
+    }
 }
 
 #[test]

@@ -184,7 +184,6 @@ fn a_rule_without_a_value_blocks_or_is_recorded() {
         (json!({"jobId": null}), "the value is empty or null"),
         (json!({"jobId": ""}), "the value is empty or null"),
         (json!({"jobId": "x".repeat(4097)}), "the value has 4097 bytes, more than 4096"),
-        (Value::Null, "no status of the application was collected from the cluster"),
     ] {
         let old = stored(status);
         let mut task = failed("a");
@@ -194,8 +193,8 @@ fn a_rule_without_a_value_blocks_or_is_recorded() {
         assert_eq!(
             answer.message.unwrap(),
             format!(
-                "cannot evict FlinkDeployment `default/x`, its state would be lost: from `a`: `example.io/job` (jsonPath \
-                 `{{.jobId}}`): {why}; mend the jsonPath in `statePreservation` of its policy or wait until the status has \
+                "cannot evict FlinkDeployment `default/x` without losing its state: from `a`: `example.io/job` (jsonPath \
+                 `{{.jobId}}`): {why}; fix the jsonPath in `statePreservation` of its policy or wait until the status has \
                  the value, or set `preserve.onMissingState: Proceed` to evict without it"
             )
         );
@@ -204,6 +203,243 @@ fn a_rule_without_a_value_blocks_or_is_recorded() {
         assert_eq!(history(&binding)[0].get("state"), None);
         assert_eq!(labels(&binding), &Value::Null, "what Karmada prints for a value that is none is taken away");
         assert_eq!(binding["spec"]["gracefulEvictionTasks"][0]["clustersBeforeFailover"], json!(["a"]));
+    }
+}
+
+/// Karmada copies the rules of a policy into the binding of every resource that the policy selects. What has no state is not
+/// held back in the cluster that failed.
+#[test]
+fn what_has_no_state_is_let_go() {
+    let reference = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "namespace": "default", "name": "x"});
+    let stateless = [
+        reference("v1", "ConfigMap"),
+        reference("v1", "Secret"),
+        reference("v1", "Service"),
+        reference("v1", "ServiceAccount"),
+        reference("networking.k8s.io/v1", "Ingress"),
+        reference("networking.k8s.io/v1", "NetworkPolicy"),
+        reference("policy/v1", "PodDisruptionBudget"),
+        reference("autoscaling/v2", "HorizontalPodAutoscaler"),
+        reference("rbac.authorization.k8s.io/v1", "ClusterRole"),
+        reference("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ];
+    for resource in stateless {
+        // A Service has a status in Kubernetes, and no state.
+        for status in [Value::Null, json!({"loadBalancer": {}})] {
+            for item in [true, false] {
+                let mut old = stored(status.clone());
+                old["spec"]["resource"] = resource.clone();
+                if !item {
+                    old["status"] = Value::Null;
+                }
+                let answer = evaluate(&evicted(&old, json!([failed("a")])), &old, &json!({}));
+                assert!(
+                    answer.accepted && answer.mutated_object.is_none() && answer.warnings().is_empty(),
+                    "{resource}: {answer:?}"
+                );
+            }
+        }
+    }
+    // Of a kind that may have state, somebody is told.
+    for status in [Value::Null, json!({})] {
+        let old = stored(Value::Null);
+        let mut old = old;
+        if status.is_object() {
+            old["status"] = status;
+        }
+        let answer = evaluate(&evicted(&old, json!([failed("a")])), &old, &json!({}));
+        assert!(answer.accepted && answer.mutated_object.is_none());
+        assert_eq!(
+            answer.warnings(),
+            ["FlinkDeployment `default/x` leaves a without state: no status of it was collected there"]
+        );
+    }
+}
+
+/// A copy of which no status was collected, and which is owed the state of its predecessor, takes that along.
+#[test]
+fn owed_state_goes_along_without_a_status() {
+    let old = stored(json!({"jobId": "j"}));
+    let mut first = accepted(&evicted(&old, json!([failed("a")])), &old, &json!({}));
+    first["spec"]["clusters"] = json!([{"name": "b"}]);
+    first["status"] = json!({"aggregatedStatus": [{"clusterName": "b", "health": "Unknown"}]});
+    let first = accepted(&first, &first, &json!({}));
+    let mut again = first.clone();
+    again["spec"]["clusters"] = json!([]);
+    again["spec"]["gracefulEvictionTasks"].as_array_mut().unwrap().push(failed("b"));
+    let second = accepted(&again, &first, &json!({}));
+    assert_eq!(history(&second)[1]["state"], json!({JOB: "j"}));
+    assert_eq!(history(&second)[1]["carriedFrom"], json!("a"));
+}
+
+fn moved(stored: &Value, to: &[&str]) -> Value {
+    let mut binding = stored.clone();
+    binding["spec"]["clusters"] = to.iter().map(|name| json!({"name": name})).collect();
+    binding
+}
+
+/// A changed placement, a rebalance, a way home: Karmada writes no task, and the state goes along all the same.
+#[test]
+fn moves_without_a_task() {
+    let old = stored(json!({"jobId": "j"}));
+    for to in [&["b"][..], &[]] {
+        let object = moved(&old, to);
+        let answer = evaluate(&object, &old, &json!({}));
+        assert_eq!(
+            answer.warnings(),
+            ["FlinkDeployment `default/x` leaves a without a failover; its state is preserved and will be fed"]
+        );
+        let binding = answer.apply(&object).unwrap();
+        let mut expected =
+            json!({"type": "move", "from": "a", "before": ["a"], "state": {JOB: "j"}, "phase": "Pending"});
+        if !to.is_empty() {
+            expected["to"] = json!(to);
+        }
+        assert_eq!(history(&binding), json!([expected]), "{to:?}");
+        assert_eq!(binding.pointer("/spec/gracefulEvictionTasks"), None);
+        // Scheduled later, and healthy at last.
+        let scheduled = accepted(&moved(&binding, &["b"]), &binding, &json!({}));
+        assert_eq!(history(&scheduled)[0]["to"], json!(["b"]));
+        let mut healthy = scheduled.clone();
+        healthy["status"] =
+            json!({"aggregatedStatus": [{"clusterName": "b", "health": "Healthy", "status": {"jobId": "k"}}]});
+        assert_eq!(history(&accepted(&healthy, &healthy, &json!({})))[0]["phase"], json!("Recovered"));
+    }
+    for (to, settings) in [
+        (&["a", "b"][..], json!({})),
+        (&["a"], json!({})),
+        (&["b", "c"], json!({})),
+        (&["b"], json!({"preserve": {"moves": "Ignore"}})),
+    ] {
+        let object = moved(&old, to);
+        let answer = evaluate(&object, &old, &settings);
+        assert!(answer.accepted && answer.mutated_object.is_none(), "{to:?} {settings}");
+    }
+    // With a task from there it is a failover, now or before.
+    let binding = accepted(&evicted(&old, json!([failed("a")])), &old, &json!({}));
+    assert_eq!(history(&accepted(&moved(&binding, &["b"]), &binding, &json!({}))).as_array().unwrap().len(), 1);
+}
+
+/// The rules of the cluster behaviour come first, then those of the application's, then the settings'.
+#[test]
+fn rules_of_moves() {
+    let settings = json!({"preserve": {"rules": [{"match": {"apiGroups": ["*"], "kinds": ["FlinkDeployment"]},
+        "rules": [{"aliasLabelName": "settings", "jsonPath": "{.jobId}"}]}]}});
+    for (failover, alias) in [
+        (
+            json!({"cluster": rules(&[("cluster", "{.jobId}")]), "application": rules(&[("application", "{.jobId}")])}),
+            "cluster",
+        ),
+        (json!({"application": rules(&[("application", "{.jobId}")])}), "application"),
+        (json!({}), "settings"),
+    ] {
+        let mut old = stored(json!({"jobId": "j"}));
+        old["spec"]["failover"] = failover;
+        let binding = accepted(&moved(&old, &["b"]), &old, &settings);
+        assert_eq!(history(&binding)[0]["state"], json!({alias: "j"}));
+    }
+}
+
+/// A move is never denied: what it loses is a warning, and recorded.
+#[test]
+fn moves_that_lose_state() {
+    let old = stored(json!({"other": 1}));
+    let object = moved(&old, &["b"]);
+    let answer = evaluate(&object, &old, &json!({}));
+    assert_eq!(
+        answer.warnings(),
+        ["FlinkDeployment `default/x` leaves a and loses its state `example.io/job`: `jobId` is not found"]
+    );
+    assert_eq!(history(&answer.apply(&object).unwrap())[0]["missing"], json!({JOB: "`jobId` is not found"}));
+    let mut sibling = stored(Value::Null);
+    sibling["spec"]["resource"]["kind"] = json!("ConfigMap");
+    sibling["spec"]["resource"]["apiVersion"] = json!("v1");
+    let answer = evaluate(&moved(&sibling, &["b"]), &sibling, &json!({}));
+    assert!(answer.mutated_object.is_none() && answer.warnings().is_empty());
+}
+
+/// An Expired record becomes Recovered when the application turns healthy after all: its state is not carried into later moves.
+#[test]
+fn a_late_recovery_counts() {
+    let old = stored(json!({"jobId": "of-a"}));
+    let evicted = accepted(&evicted(&old, json!([failed("a")])), &old, &json!({}));
+    let mut started = evicted.clone();
+    started["spec"]["clusters"] = json!([{"name": "b"}]);
+    started["status"] = json!({"aggregatedStatus": [{"clusterName": "b", "health": "Unhealthy"}]});
+    let mut timed_out = started.clone();
+    timed_out["spec"]["gracefulEvictionTasks"] = json!([]);
+    let expired = accepted(&timed_out, &started, &json!({}));
+    assert_eq!(history(&expired)[0]["phase"], json!("Expired"));
+    let mut healthy = expired.clone();
+    healthy["status"] =
+        json!({"aggregatedStatus": [{"clusterName": "b", "health": "Healthy", "status": {"other": 1}}]});
+    // A move that has no value of its own takes nothing old along, though the recovery is seen only now.
+    let binding = accepted(&moved(&healthy, &["c"]), &healthy, &json!({}));
+    assert_eq!(history(&binding)[0]["phase"], json!("Recovered"));
+    assert_eq!(history(&binding)[1].get("state"), None);
+    // Nor does an eviction under Block pass with it.
+    let mut evicted_again = healthy.clone();
+    evicted_again["spec"]["clusters"] = json!([]);
+    evicted_again["spec"]["gracefulEvictionTasks"] = json!([failed("b")]);
+    assert!(!evaluate(&evicted_again, &healthy, &json!({})).accepted);
+}
+
+/// The history stays below what an API server takes for all annotations, whatever is in it: the newest state is never lost.
+#[test]
+fn histories_have_an_end() {
+    let alias = |index: usize| format!("{}{index}", "a".repeat(40));
+    let long: Vec<(String, String)> = (0..8).map(|index| (alias(index), format!("{{.l{index}}}"))).collect();
+    let long: Vec<(&str, &str)> = long.iter().map(|(alias, path)| (alias.as_str(), path.as_str())).collect();
+    let status: serde_json::Map<String, Value> =
+        (0..8).map(|index| (format!("l{index}"), json!("\u{1}".repeat(4000)))).collect();
+    let mut binding = stored(Value::Null);
+    binding["spec"]["failover"]["application"] = rules(&long);
+    binding["metadata"]["annotations"] = json!({"note": "x".repeat(20_000)});
+    let clusters: Vec<String> = (0..5).map(|index| format!("cluster-{index}-{}", "x".repeat(40))).collect();
+    binding["spec"]["clusters"] = clusters.iter().map(|name| json!({"name": name})).collect();
+    binding["status"]["aggregatedStatus"] =
+        clusters.iter().map(|name| json!({"clusterName": name, "health": "Unhealthy", "status": status})).collect();
+    for evicted in 0..clusters.len() {
+        let mut object = binding.clone();
+        object["spec"]["clusters"].as_array_mut().unwrap().remove(0);
+        let tasks: Vec<Value> = clusters[..=evicted].iter().map(|name| failed(name)).collect();
+        object["spec"]["gracefulEvictionTasks"] = Value::from(tasks);
+        binding = accepted(&object, &binding, &json!({"preserve": {"historyLimit": 20, "onMissingState": "Proceed"}}));
+        let annotations = binding["metadata"]["annotations"].as_object().unwrap();
+        let size: usize = annotations.iter().map(|(key, value)| key.len() + value.as_str().unwrap().len()).sum();
+        assert!(size <= 256 * 1024, "{size} bytes after {evicted} evictions");
+        let newest = history(&binding).as_array().unwrap().last().unwrap().clone();
+        assert_eq!(newest["from"], json!(clusters[evicted]));
+        assert!(!newest["state"].as_object().unwrap().is_empty());
+    }
+}
+
+/// Templates that would print without end, and many rules on a large status, are answered within one budget.
+#[test]
+fn rules_have_one_budget() {
+    let list: Vec<Value> = (0..8000).map(|index| json!({"a": index})).collect();
+    let old_with = |rules_of: &[(&str, &str)], status: Value| {
+        let mut old = stored(status);
+        old["spec"]["failover"]["application"] = rules(rules_of);
+        old
+    };
+    let unclosed = format!("{}{}", "{range}".repeat(13), "{}".repeat(2002));
+    let over_a_list = format!("{{range .l[*]}}{}", "{}".repeat(2030));
+    let aliases: Vec<String> = (0..100).map(|index| format!("a{index}")).collect();
+    let descents: Vec<(&str, &str)> = aliases.iter().map(|alias| (alias.as_str(), "{..a}")).collect();
+    let filters: Vec<(&str, &str)> = aliases.iter().map(|alias| (alias.as_str(), "{.l[?(@.a>9)].a}")).collect();
+    for (rules_of, limit) in [
+        (vec![("x", unclosed.as_str())], "limit exceeded"),
+        (vec![("x", over_a_list.as_str())], "limit exceeded"),
+        (descents, "limit exceeded: more than 200000 values to visit"),
+        (filters, "limit exceeded: more than 200000 values to visit"),
+    ] {
+        let old = old_with(&rules_of, json!({"l": list}));
+        let object = evicted(&old, json!([failed("a")]));
+        // The module runs in 64 MiB here.
+        let binding = accepted(&object, &old, &json!({"preserve": {"onMissingState": "Proceed"}}));
+        let missing = history(&binding)[0]["missing"].to_string();
+        assert!(missing.contains(limit), "{missing}");
     }
 }
 
@@ -339,15 +575,44 @@ fn a_request_cannot_edit_the_history() {
     assert_eq!(history(&accepted(&invented, &old, &json!({}))), Value::Null);
 }
 
+/// A history of a later version, or one that is broken: it stays as it is, and the task gets its state all the same.
 #[test]
-fn a_malformed_history_is_reported_and_started_anew() {
+fn an_unreadable_history_stays_as_it_is() {
+    for text in
+        ["{\"a\":", "{}", "[1]", "[{\"type\":\"teleport\",\"from\":\"a\",\"phase\":\"Evicted\"}]", "[{\"from\":\"a\"}]"]
+    {
+        let mut old = stored(json!({"jobId": "j"}));
+        old["metadata"]["annotations"] = json!({"stateful-failover/history": text});
+        let mut object = evicted(&old, json!([failed("a")]));
+        let answer = evaluate(&object, &old, &json!({}));
+        assert_eq!(
+            answer.warnings(),
+            [
+                "FlinkDeployment `default/x`: stateful-failover/history is not a history that this version can read, and stays as it is"
+            ]
+        );
+        let binding = answer.apply(&object).unwrap();
+        assert_eq!(binding["metadata"]["annotations"]["stateful-failover/history"], json!(text));
+        assert_eq!(labels(&binding)[JOB], json!("j"));
+        // Nor can a request remove it.
+        object["metadata"]["annotations"] = Value::Null;
+        assert_eq!(
+            accepted(&object, &old, &json!({}))["metadata"]["annotations"]["stateful-failover/history"],
+            json!(text)
+        );
+    }
+}
+
+/// Fields and phases of a later version survive what this one writes.
+#[test]
+fn a_history_of_a_later_version_is_rewritten_whole() {
     let mut old = stored(json!({"jobId": "j"}));
-    old["metadata"]["annotations"] = json!({"stateful-failover/history": "{\"a\":"});
-    let object = evicted(&old, json!([failed("a")]));
-    let answer = evaluate(&object, &old, &json!({}));
-    assert_eq!(answer.warnings().len(), 1);
-    assert!(answer.warnings()[0].starts_with("annotation `stateful-failover/history` is not a failover history: "));
-    assert_eq!(history(&answer.apply(&object).unwrap()).as_array().unwrap().len(), 1);
+    let later =
+        json!({"type": "cluster", "from": "b", "phase": "Verified", "state": {JOB: "i"}, "checkedBy": {"n": 1.50}});
+    old["metadata"]["annotations"] = json!({"stateful-failover/history": json!([later]).to_string()});
+    let binding = accepted(&evicted(&old, json!([failed("a")])), &old, &json!({}));
+    assert_eq!(history(&binding)[0], later);
+    assert_eq!(history(&binding)[1]["from"], json!("a"));
 }
 
 /// A binding that is created with tasks and a history, by a restore from a backup.
@@ -441,6 +706,6 @@ fn large_bindings() {
     let too_many = evaluate(&evicted(&stored(json!({})), Value::from(tasks)), &stored(json!({})), &json!({}));
     assert_eq!(
         too_many.message.unwrap(),
-        "cannot preserve state: spec.gracefulEvictionTasks has 1001 items, more than 1000; remove tasks"
+        "cannot preserve the state of FlinkDeployment `default/x`: spec.gracefulEvictionTasks has 1001 items, more than 1000; remove tasks"
     );
 }

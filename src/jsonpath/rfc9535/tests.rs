@@ -4,10 +4,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Query;
+use crate::jsonpath::Budget;
 
 fn select(query: &str, document: &Value) -> Vec<Value> {
     let query = Query::parse(query).unwrap_or_else(|error| panic!("{query}: {error}"));
-    query.select(document).unwrap().into_iter().cloned().collect()
+    query.select(document, &mut Budget::default()).unwrap().into_iter().cloned().collect()
 }
 
 /// The document of RFC 9535, figure 1.
@@ -93,7 +94,7 @@ impl Test {
             Err(_) => self.invalid_selector,
             Ok(_) if self.invalid_selector => false,
             Ok(query) => {
-                let found = query.select(&self.document).unwrap_or_default();
+                let found = query.select(&self.document, &mut Budget::default()).unwrap_or_default();
                 let is_found = |expected: &Vec<Value>| expected.iter().collect::<Vec<_>>() == found;
                 self.result.iter().any(is_found) || self.results.iter().flatten().any(is_found)
             }
