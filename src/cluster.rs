@@ -3,6 +3,8 @@
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::verdict;
+
 /// Which object to read, and which parts of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Get<'a> {
@@ -21,10 +23,7 @@ pub struct Get<'a> {
 impl Get<'_> {
     /// Kind and name for messages: ``ConfigMap `flink-dr/latest` ``.
     pub fn describe(&self) -> String {
-        match self.namespace {
-            Some(namespace) => format!("{} `{namespace}/{}`", self.kind, self.name),
-            None => format!("{} `{}`", self.kind, self.name),
-        }
+        verdict::describe(self.kind, self.namespace.unwrap_or_default(), self.name)
     }
 }
 

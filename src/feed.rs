@@ -13,7 +13,7 @@ use crate::metadata::{self, MetadataError};
 use crate::request::Request;
 use crate::settings::{FeedSettings, OnLookupFailure};
 use crate::state::{self, FROM_LABEL, PREFIX, STATE_ANNOTATION, State, TYPE_LABEL};
-use crate::verdict::{Verdict, chain, quote, warning};
+use crate::verdict::{self, Verdict, chain, quote, warning};
 
 /// What is read of a binding; its metadata comes along.
 const BINDING_FIELDS: [&str; 6] = [
@@ -143,10 +143,7 @@ fn get_binding(reference: &BindingReference<'_>, cluster: &impl Cluster) -> Resu
 }
 
 fn describe(reference: &BindingReference<'_>) -> String {
-    match reference.namespace {
-        Some(namespace) => format!("{} {}", reference.kind, quote(&format!("{namespace}/{}", reference.name))),
-        None => format!("{} {}", reference.kind, quote(reference.name)),
-    }
+    verdict::describe(reference.kind, reference.namespace.unwrap_or_default(), reference.name)
 }
 
 /// State that goes into a Work.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::metadata;
+use crate::verdict::describe;
 
 /// API group of PropagationPolicy and ClusterPropagationPolicy.
 pub const POLICY_GROUP: &str = "policy.karmada.io";
@@ -286,11 +287,7 @@ impl<'a> ObjectReference<'a> {
 
 impl fmt::Display for ObjectReference<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() {
-            write!(f, "{} `{}`", self.kind, self.name)
-        } else {
-            write!(f, "{} `{}/{}`", self.kind, self.namespace, self.name)
-        }
+        f.write_str(&describe(self.kind, self.namespace, self.name))
     }
 }
 

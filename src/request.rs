@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::json;
+use crate::verdict::describe;
 
 /// Why the request could not be read.
 #[derive(Debug, Error)]
@@ -121,11 +122,7 @@ impl<'a> Request<'a> {
     /// Kind and name for messages: ``Work `karmada-es-member1/web` ``.
     pub fn describe(&self) -> String {
         let name = if self.name.is_empty() { "(unnamed)" } else { self.name.as_ref() };
-        if self.namespace.is_empty() {
-            format!("{} `{name}`", self.kind.kind)
-        } else {
-            format!("{} `{}/{name}`", self.kind.kind, self.namespace)
-        }
+        describe(&self.kind.kind, &self.namespace, name)
     }
 }
 

@@ -109,6 +109,12 @@ pub fn quote(text: &str) -> String {
     format!("`{}`", cut(&escape(text), MAX_QUOTE))
 }
 
+/// An object for a message: ``Kind `namespace/name` ``, or without a namespace ``Kind `name` ``.
+pub fn describe(kind: &str, namespace: &str, name: &str) -> String {
+    let separator = if namespace.is_empty() { "" } else { "/" };
+    format!("{} {}", cut(&escape(kind), MAX_QUOTE), quote(&format!("{namespace}{separator}{name}")))
+}
+
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len().min(4 * MAX_WARNING));
     for c in text.chars().take(4 * MAX_WARNING) {

@@ -93,6 +93,31 @@ pub trait Policy {
     fn validate_settings(&self, settings: &Value) -> Result<Option<String>>;
 }
 
+/// The answer of the native core and of the module, which must be the same, and idempotent where the request passes; and the
+/// host that the module has asked.
+///
+/// # Panics
+/// They differ, one gave no answer, or what it made of the object is changed again.
+pub fn evaluate(request: &Value, settings: &Value, host: impl Fn() -> Host) -> (Answer, Arc<Host>) {
+    let [native, module] = all().map(|policy| {
+        let now = Arc::new(host());
+        let answer = policy.validate(request, settings, &now).expect("an answer");
+        if answer.accepted && answer.mutated_object.is_some() {
+            let mut again = request.clone();
+            again["object"] = answer.apply(&request["object"]).expect("the patch applies");
+            let second = policy.validate(&again, settings, &Arc::new(host())).expect("an answer");
+            assert!(
+                second.accepted && second.mutated_object.is_none(),
+                "{}: not idempotent: {second:?}",
+                policy.name()
+            );
+        }
+        (answer, now)
+    });
+    assert_eq!(native.0, module.0, "native core and module");
+    module
+}
+
 /// The core, called as a library.
 pub struct Native;
 

@@ -4,6 +4,7 @@
 mod cases;
 mod documents;
 mod feed;
+mod hostile_input;
 mod install;
 mod kwctl;
 mod lint;

@@ -217,6 +217,71 @@ fn two_clusters() {
     });
 }
 
+/// The job id and the restored path of the copy in a member cluster, and where it says it came from.
+fn assert_resumes(replay: &Replay<'_>, member: &str, name: &str, job_id: &str, move_type: &str, from: &str) {
+    let copy = replay.object(member, "FlinkDeployment", "default", name).unwrap();
+    assert_eq!(embedded(copy, STATE), json!({ALIAS: job_id}));
+    assert_eq!(copy["metadata"]["labels"]["stateful-failover/type"], json!(move_type));
+    assert_eq!(copy["metadata"]["labels"]["stateful-failover/from"], json!(from));
+    let path = format!("s3://flink-state/default/checkpoints/{job_id}/latest");
+    assert_eq!(copy["spec"]["job"]["initialSavepointPath"], json!(path));
+}
+
+/// The placement is changed to member2 and back, without any eviction task: each copy resumes from the one before it.
+#[test]
+fn move_and_back() {
+    replayed("move-and-back", |replay, steps| {
+        let (first, second) = ("8a7c35fd222a4c8fa69d5e95ec9fbc2d", "a75eda445a4f4964a51cd4b865112889");
+        assert!(steps.iter().all(|step| step.request.pointer("/object/spec/gracefulEvictionTasks").is_none()));
+        assert_resumes(replay, "member2", "move-84b2", first, "move", "member1");
+        assert_resumes(replay, "member1", "move-84b2", second, "move", "member2");
+        let record = |from: &str, to: &str, job_id: &str, phase: &str| json!({"type": "move", "from": from, "before": [from], "to": [to], "state": {ALIAS: job_id}, "phase": phase});
+        // Nothing writes the binding after the second move; its status alone is not seen.
+        let expected =
+            [record("member1", "member2", first, "Recovered"), record("member2", "member1", second, "Pending")];
+        assert_eq!(history(replay, "move-84b2"), json!(expected));
+        let warned = "FlinkDeployment `default/move-84b2` leaves member1 without a failover; its state is preserved and will be fed";
+        assert_eq!(steps[7].answer.warnings(), [warned]);
+    });
+}
+
+/// Evicted from member1; the task times out while member2 is unhealthy, which turns healthy afterwards. The way home takes
+/// member2's own state along, not the one that member1 once had.
+#[test]
+fn late_health() {
+    replayed("late-health", |replay, steps| {
+        let (first, second) = ("5acb120e145f4863b675e73930382fc5", "0e0b36984bf04285be18cbbd33006be6");
+        assert_eq!(embedded(&steps[18].result, HISTORY)[0]["phase"], json!("Expired"));
+        assert_eq!(embedded(&steps[20].result, HISTORY)[0]["phase"], json!("Recovered"));
+        assert_resumes(replay, "member2", "late-9232", first, "application", "member1");
+        assert_resumes(replay, "member1", "late-9232", second, "move", "member2");
+        let records = history(replay, "late-9232");
+        assert_eq!(records.as_array().unwrap().len(), 2);
+        assert_eq!(records[1]["state"], json!({ALIAS: second}));
+        assert_eq!(records[1].get("carriedFrom"), None);
+    });
+}
+
+/// One policy selects a FlinkDeployment, a ConfigMap and a Service, and Karmada copies its rules into all three bindings: all
+/// of them leave the tainted cluster, and only the FlinkDeployment gets a record.
+#[test]
+fn siblings() {
+    replayed("siblings", |replay, steps| {
+        let job_id = "4d39f9a03f8743bda5f7627b00f3c0c7";
+        assert_resumes(replay, "member2", "siblings-71ea", job_id, "cluster", "member1");
+        assert_eq!(history(replay, "siblings-71ea").as_array().unwrap().len(), 1);
+        for kind in ["configmap", "service"] {
+            let name = format!("siblings-71ea-{kind}");
+            let binding = replay.object("karmada", "ResourceBinding", "default", &name).unwrap();
+            assert_eq!(binding["spec"]["clusters"], json!([{"name": "member2"}]));
+            assert_eq!(binding.pointer(HISTORY), None);
+            let requests = || steps.iter().filter(|step| step.key.name == name);
+            assert!(requests().any(|step| step.request.pointer("/object/spec/gracefulEvictionTasks/0").is_some()));
+            assert!(requests().all(|step| step.answer.mutated_object.is_none() && step.answer.warnings().is_empty()));
+        }
+    });
+}
+
 /// A Work is looked up once; nothing else is looked up with these settings.
 #[test]
 fn lookups() {

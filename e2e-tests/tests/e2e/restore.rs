@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::sync::Arc;
-
 use e2e_tests::host::Host;
 use e2e_tests::policy::{self, Answer};
 use e2e_tests::project;
@@ -37,24 +35,7 @@ fn review(file: &str) -> Value {
 }
 
 fn evaluate(request: &Value, settings: &Value) -> Answer {
-    evaluate_on(request, settings, || Host::new(vec![checkpoints()])).0
-}
-
-/// Both policies' answer, which must be the same and idempotent.
-fn evaluate_on(request: &Value, settings: &Value, host: impl Fn() -> Host) -> (Answer, Arc<Host>) {
-    let [native, module] = policy::all().map(|implementation| {
-        let now = Arc::new(host());
-        let answer = implementation.validate(request, settings, &now).unwrap();
-        if answer.accepted && answer.mutated_object.is_some() {
-            let mut again = request.clone();
-            again["object"] = answer.apply(&request["object"]).unwrap();
-            let second = implementation.validate(&again, settings, &Arc::new(host())).unwrap();
-            assert!(second.accepted && second.mutated_object.is_none(), "idempotent: {second:?}");
-        }
-        (answer, now)
-    });
-    assert_eq!(native.0, module.0);
-    module
+    policy::evaluate(request, settings, || Host::new(vec![checkpoints()])).0
 }
 
 fn result(request: &Value, settings: &Value) -> Value {
@@ -271,7 +252,7 @@ fn a_persons_edit_wins() {
 fn config_maps() {
     let request = review("01-create");
     let object = "FlinkDeployment `stream-prod/clickstream-agg`";
-    let (answer, host) = evaluate_on(&request, &settings(), || Host::new(vec![checkpoints()]));
+    let (answer, host) = policy::evaluate(&request, &settings(), || Host::new(vec![checkpoints()]));
     assert!(answer.accepted);
     let lookup = &host.lookups()[0];
     assert_eq!(
@@ -299,10 +280,10 @@ fn config_maps() {
              `e6fd0a8b5c4d4f3b9a7e112233445566` of ConfigMap `flink-dr/latest-checkpoints`",
         ),
     ] {
-        let (answer, _) = evaluate_on(&request, &settings(), || Host::new(objects.clone()));
+        let (answer, _) = policy::evaluate(&request, &settings(), || Host::new(objects.clone()));
         assert_eq!(answer.message.unwrap(), format!("rule `flink-from-checkpoint`: {object}: {why}"));
     }
-    let (answer, _) = evaluate_on(&request, &settings(), || {
+    let (answer, _) = policy::evaluate(&request, &settings(), || {
         let mut host = Host::default();
         host.error = Some("configmaps is forbidden: Forbidden".to_owned());
         host
@@ -322,7 +303,7 @@ fn state_that_no_rule_restores_is_a_warning() {
     let mut request = review("19-create-missing-parent");
     request["object"]["metadata"]["annotations"] =
         json!({"stateful-failover/state": "{\"failover.example.io/jobid\":\"x\"}"});
-    let (answer, host) = evaluate_on(&request, &settings(), Host::default);
+    let (answer, host) = policy::evaluate(&request, &settings(), Host::default);
     assert_eq!(
         answer.warnings(),
         [

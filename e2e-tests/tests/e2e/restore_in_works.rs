@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::sync::Arc;
-
 use e2e_tests::case;
 use e2e_tests::host::Host;
-use e2e_tests::policy::{self, Answer};
+use e2e_tests::policy::{Answer, evaluate};
 use serde_json::{Value, json};
 
 const JOB: &str = "example.io/job";
@@ -53,23 +51,6 @@ fn request(group: &str, kind: &str, object: &Value, old: &Value) -> Value {
         "name": object["metadata"]["name"], "namespace": object["metadata"]["namespace"],
         "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "object": object, "oldObject": old,
     })
-}
-
-/// Both policies' answer, which must be the same, and idempotent where the request passes.
-fn evaluate(request: &Value, settings: &Value, host: impl Fn() -> Host) -> (Answer, Arc<Host>) {
-    let [native, module] = policy::all().map(|policy| {
-        let now = Arc::new(host());
-        let answer = policy.validate(request, settings, &now).unwrap();
-        if answer.accepted {
-            let mut again = request.clone();
-            again["object"] = answer.apply(&request["object"]).unwrap();
-            let second = policy.validate(&again, settings, &Arc::new(host())).unwrap();
-            assert!(second.accepted && second.mutated_object.is_none(), "idempotent: {second:?}");
-        }
-        (answer, now)
-    });
-    assert_eq!(native.0, module.0);
-    module
 }
 
 fn write(work: &Value, old: &Value, settings: &Value, objects: &[Value]) -> (Answer, Value) {

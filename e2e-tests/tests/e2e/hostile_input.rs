@@ -1,0 +1,302 @@
+//! Input that somebody made to do harm: whatever it is, the answer is right, short and soon, and nothing is lost or written that
+//! a rule would not write by itself.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::sync::Arc;
+
+use e2e_tests::host::Host;
+use e2e_tests::policy::{self, Answer, Module};
+use serde_json::{Map, Value, json};
+
+const RESTORED: &str = "stateful-failover/restored";
+const STATE: &str = "stateful-failover/state";
+
+fn evaluate(request: &Value, settings: &Value) -> Answer {
+    policy::evaluate(request, settings, Host::default).0
+}
+
+/// The text that the module answers to a payload.
+fn call(payload: &str) -> String {
+    let answer = Module::built().call("validate", payload.as_bytes(), &Arc::default()).unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+fn rules(rules: Value) -> Value {
+    json!({"restore": {"rules": rules}})
+}
+
+fn rule(fields: Value) -> Value {
+    let mut rule =
+        json!({"name": "r", "match": {"apiGroups": ["x.io"], "kinds": ["Thing"]}, "vars": {"x": {"state": "x"}}});
+    rule.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    rule
+}
+
+fn thing(spec: Value, annotations: Value) -> Value {
+    let mut object =
+        json!({"metadata": {"name": "n", "namespace": "ns", "annotations": {STATE: "{\"x\":\"job7\"}"}}, "spec": spec});
+    object["metadata"]["annotations"].as_object_mut().unwrap().extend(annotations.as_object().unwrap().clone());
+    object
+}
+
+fn request(object: &Value, old: &Value) -> Value {
+    json!({
+        "kind": {"group": "x.io", "version": "v1", "kind": "Thing"}, "name": "n", "namespace": "ns",
+        "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "object": object, "oldObject": old,
+    })
+}
+
+fn write(object: &Value, old: &Value, settings: &Value) -> Value {
+    let answer = evaluate(&request(object, old), settings);
+    assert!(answer.accepted, "{:?}", answer.message);
+    answer.apply(object).unwrap()
+}
+
+/// Patterns with anchors, which most people write, and several variables in one template: the field is kept.
+#[test]
+fn patterns_that_people_write() {
+    for (pattern, template, path) in [
+        ("^[a-z0-9]+$", "s3://b/{x}/latest", "s3://b/job7/latest"),
+        ("^(?:job|run)[0-9]+$", "{namespace}/{x}", "ns/job7"),
+        ("[a-z]+[0-9]|other", "{x}{x}", "job7job7"),
+    ] {
+        let settings = rules(json!([rule(json!({
+            "vars": {"x": {"state": "x", "pattern": pattern}}, "set": [{"path": "/spec/p", "template": template}],
+        }))]));
+        let created = write(&thing(json!({"a": 1}), json!({})), &Value::Null, &settings);
+        assert_eq!(created["spec"]["p"], json!(path));
+        let reverted = thing(json!({"a": 2}), json!({RESTORED: created["metadata"]["annotations"][RESTORED]}));
+        assert_eq!(write(&reverted, &created, &settings)["spec"], json!({"a": 2, "p": path}), "{pattern}");
+    }
+}
+
+/// A record of many entries on a large object is not worth more than a look.
+#[test]
+fn forged_records() {
+    let settings = rules(json!([rule(json!({"set": [{"path": "/spec/p", "template": "{x}"}]}))]));
+    let entries = |count: usize, key: &dyn Fn(usize) -> String| -> Value {
+        let entries: Map<String, Value> =
+            (0..count).map(|index| (key(index), json!({"set": "evil", "was": "evil"}))).collect();
+        json!({"r": entries})
+    };
+    let records = [
+        entries(5000, &|index| format!("/spec/{index}")),
+        entries(900, &|index| format!("/spec/{index}")),
+        entries(1, &|_| "/spec/p".to_owned()),
+        entries(1, &|_| "/spec/p/-".to_owned()),
+        entries(1, &|_| "/metadata/labels/admin".to_owned()),
+        json!({"r": {"/spec/p": 5, "": {}, "x": null}, "s": 7}),
+        json!([]),
+        json!("x"),
+    ];
+    for record in records {
+        let padding = "x".repeat(100_000);
+        let forged = thing(json!({"padding": padding, "p": "mine"}), json!({RESTORED: record.to_string()}));
+        let honest = thing(json!({"padding": padding}), json!({}));
+        for (object, old) in [(&forged, &Value::Null), (&honest, &forged), (&forged, &honest)] {
+            let answer = evaluate(&request(object, old), &settings);
+            let result = answer.apply(object).unwrap();
+            let text = result["spec"]["p"].as_str().unwrap_or_default();
+            assert!(["", "mine", "job7"].contains(&text), "{record}: {text}");
+            assert_eq!(result["metadata"].get("labels"), None);
+            assert!(answer.warnings().len() <= 17, "{}", answer.warnings().len());
+        }
+    }
+}
+
+/// A value that the rule rejects is not put back either, whatever a record says.
+#[test]
+fn records_of_rejected_values() {
+    let settings = rules(json!([rule(json!({
+        "vars": {"x": {"state": "x", "reject": ["zero"]}}, "set": [{"path": "/spec/p", "template": "b/{x}"}],
+    }))]));
+    let record = |value: &str| json!({"r": {"/spec/p": {"set": value}}}).to_string();
+    for (value, is_kept) in [("b/zero", false), ("b/job6", true), ("b/a/b", false)] {
+        let old = thing(json!({"p": value}), json!({RESTORED: record(value)}));
+        let result = write(&thing(json!({}), json!({})), &old, &settings);
+        assert_eq!(result["spec"].get("p").is_some(), is_kept, "{value}");
+    }
+}
+
+/// A person removes what the restored field is a part of: it is not made again for the field's sake.
+#[test]
+fn a_removed_parent_stays_removed() {
+    let settings = rules(json!([rule(json!({"set": [{"path": "/spec/job/p", "template": "{x}"}]}))]));
+    let created = write(&thing(json!({"job": {"jar": "j"}}), json!({})), &Value::Null, &settings);
+    let removed = thing(json!({"other": 1}), json!({RESTORED: created["metadata"]["annotations"][RESTORED]}));
+    let result = write(&removed, &created, &settings);
+    assert_eq!(result["spec"], json!({"other": 1}));
+    assert_eq!(result["metadata"]["annotations"].get(RESTORED), None);
+    // What the rule made itself is made again.
+    let created = write(&thing(json!({"other": 1}), json!({})), &Value::Null, &settings);
+    assert_eq!(write(&removed, &created, &settings)["spec"], json!({"other": 1, "job": {"p": "job7"}}));
+}
+
+/// What a rule has written makes no other rule apply, by no way: all look at the object as it would be without them.
+#[test]
+fn rules_do_not_see_one_another() {
+    let writes = rule(json!({"name": "a", "set": [
+        {"path": "/spec/p", "value": "v"}, {"path": "/metadata/labels/l", "value": "v"},
+    ]}));
+    for other in [
+        json!({"match": {"apiGroups": ["x.io"], "kinds": ["Thing"], "conditions": [{"path": "/spec/p", "exists": true}]}}),
+        json!({"match": {"apiGroups": ["x.io"], "kinds": ["Thing"], "labelSelector": {"matchLabels": {"l": "v"}}}}),
+        json!({"vars": {"l": {"state": "l"}}}),
+        json!({"vars": {"l": {"field": "/spec/p"}}}),
+    ] {
+        let mut second = rule(json!({"name": "b", "set": [{"path": "/spec/q", "value": 1}]}));
+        second.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
+        // Idempotence is checked by each evaluation.
+        let result = write(&thing(json!({"z": 0}), json!({})), &Value::Null, &rules(json!([writes, second])));
+        assert_eq!(result["spec"], json!({"p": "v", "z": 0}), "{other}");
+    }
+}
+
+/// A record that no API server would take is an error before anything is written.
+#[test]
+fn records_have_an_end() {
+    let settings =
+        rules(json!([rule(json!({"remove": ["/spec/data"], "set": [{"path": "/spec/p", "template": "{x}"}]}))]));
+    let answer = evaluate(&request(&thing(json!({"data": "x".repeat(300_000)}), json!({})), &Value::Null), &settings);
+    let message = answer.message.unwrap();
+    assert!(
+        message.starts_with("restore: Thing `ns/n`: the annotation `stateful-failover/restored` would have 3000"),
+        "{message}"
+    );
+    assert!(message.ends_with("replace or remove smaller parts of the object"), "{message}");
+    let others = thing(json!({"data": "x".repeat(100_000)}), json!({"note": "x".repeat(200_000)}));
+    assert!(!evaluate(&request(&others, &Value::Null), &settings).accepted, "other annotations count");
+}
+
+/// Denials are short, whatever they are about, and quote with escapes.
+#[test]
+fn messages_have_an_end() {
+    let many: Vec<Value> = (0..20_000)
+        .map(|index| json!({"aliasLabelName": format!("a\u{1}\n{index}"), "jsonPath": format!("{{.a{index}")}))
+        .collect();
+    let behavior = json!({"purgeMode": "Directly", "statePreservation": {"rules": many}});
+    let policy = json!({
+        "kind": {"group": "policy.karmada.io", "kind": "PropagationPolicy"}, "operation": "CREATE", "name": "a\nb",
+        "object": {"metadata": {"name": "p"}, "spec": {"failover": {"cluster": behavior}}},
+    });
+    let stored = json!({
+        "metadata": {"name": "x"}, "spec": {"clusters": [{"name": "a"}], "failover": {"cluster": behavior},
+        "resource": {"apiVersion": "x.io/v1", "kind": "Thing", "namespace": "default", "name": "x"}},
+        "status": {"aggregatedStatus": [{"clusterName": "a", "status": {"b": 1}}]},
+    });
+    let mut evicted = stored.clone();
+    evicted["spec"]["clusters"] = json!([]);
+    evicted["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "a", "reason": "TaintUntolerated"}]);
+    let eviction = json!({
+        "kind": {"group": "work.karmada.io", "kind": "ResourceBinding"}, "operation": "UPDATE", "object": evicted, "oldObject": stored,
+    });
+    for request in [policy, eviction] {
+        let answer = evaluate(&request, &json!({}));
+        let message = answer.message.unwrap();
+        assert!(
+            message.chars().count() <= 4096 && !message.contains(['\n', '\u{1}']),
+            "{} bytes: {message}",
+            message.len()
+        );
+        assert!(message.contains("more"), "{message}");
+    }
+    let settings = rules(Value::from(vec![json!({"nme": 1}); 20_000]));
+    for implementation in policy::all() {
+        let message = implementation.validate_settings(&settings).unwrap().unwrap();
+        assert!(message.len() < 10_000 && message.contains(" more"), "{} bytes", message.len());
+    }
+}
+
+/// Settings with more paths than anybody needs are refused, and cost nobody ten seconds.
+#[test]
+fn settings_of_many_paths() {
+    let set = |count: usize| -> Value {
+        (0..count).map(|index| json!({"path": format!("/spec/a{index}/b"), "value": 1})).collect()
+    };
+    for implementation in policy::all() {
+        assert_eq!(implementation.validate_settings(&rules(json!([rule(json!({"set": set(2000)}))]))).unwrap(), None);
+        let errors =
+            implementation.validate_settings(&rules(json!([rule(json!({"set": set(2001)}))]))).unwrap().unwrap();
+        assert_eq!(errors, "restore.rules: have more than 2000 paths in all; remove some");
+    }
+    assert_eq!(
+        write(&thing(json!({}), json!({})), &Value::Null, &rules(json!([rule(json!({"set": set(900)}))])))["spec"]["a899"]
+            ["b"],
+        1
+    );
+}
+
+/// Keys that the JSON library keeps for itself are keys like any other: they pass through every stage, and hold nothing up.
+#[test]
+fn private_keys_of_the_json_library() {
+    let keys = ["$serde_json::private::Number", "$serde_json::private::RawValue"];
+    for (key, value) in keys.into_iter().flat_map(|key| ["x", "5", "{\"a\":1}"].map(|value| (key, value))) {
+        let odd = json!({"odd": 1}).to_string().replace("\"odd\":1", &format!("{}:{}", json!(key), json!(value)));
+        let settings = rules(json!([rule(json!({"set": [{"path": "/spec/p", "template": "{x}"}]}))]));
+        let payload = |text: &str| text.replace("\"ODD\"", &odd);
+        let restored =
+            json!({"request": request(&thing(json!({"z": "ODD"}), json!({})), &Value::Null), "settings": settings});
+        let stored = json!({"metadata": {"name": "x", "annotations": {"a": "b"}}, "spec": {"clusters": [{"name": "a"}], "odd": "ODD",
+            "failover": {"application": {"statePreservation": {"rules": [{"aliasLabelName": "job", "jsonPath": "{.job}"}]}}}},
+            "status": {"aggregatedStatus": [{"clusterName": "a", "status": {"job": "j", "odd": "ODD"}}]}});
+        let mut evicted = stored.clone();
+        evicted["spec"]["clusters"] = json!([]);
+        evicted["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "a", "reason": "ApplicationFailure"}]);
+        let mut terminating = stored.clone();
+        terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let binding = |object: &Value| {
+            json!({"request": {"kind": {"group": "work.karmada.io", "kind": "ResourceBinding"}, "operation": "UPDATE",
+                "object": object, "oldObject": stored}, "settings": {}})
+        };
+        for (request, is_mutated) in
+            [(restored, true), (binding(&evicted), true), (binding(&terminating), false), (binding(&stored), false)]
+        {
+            let answer = call(&payload(&request.to_string()));
+            assert!(answer.starts_with("{\"accepted\":true"), "{answer}");
+            assert_eq!(answer.contains("\"mutated_object\":{"), is_mutated, "{answer}");
+            assert_eq!(answer.contains(&odd), is_mutated, "{odd}: {answer}");
+        }
+    }
+    // Nested as deeply as text can be.
+    let mut nested = "1".to_owned();
+    for _ in 0..12 {
+        nested = json!({"$serde_json::private::RawValue": nested}).to_string();
+    }
+    let request = format!(
+        "{{\"request\":{{\"kind\":{{\"group\":\"work.karmada.io\",\"kind\":\"ResourceBinding\"}},\"operation\":\"UPDATE\",\"object\":{nested}}}}}"
+    );
+    call(&request);
+}
+
+/// What is being deleted passes before anything of it is parsed, so that its finalizers can go.
+#[test]
+fn terminating_objects_pass_unparsed() {
+    let deep = format!("{}1{}", "[".repeat(5000), "]".repeat(5000));
+    let object = format!("{{\"metadata\":{{\"deletionTimestamp\":\"2026-01-01T00:00:00Z\"}},\"spec\":{deep}}}");
+    for kind in ["ResourceBinding", "Work"] {
+        let request = format!(
+            "{{\"request\":{{\"kind\":{{\"group\":\"work.karmada.io\",\"kind\":\"{kind}\"}},\"operation\":\"UPDATE\",\"object\":{object}}}}}"
+        );
+        assert!(call(&request).starts_with("{\"accepted\":true"));
+    }
+}
+
+/// State that the template once had itself goes when the user removes it; state that this policy wrote stays.
+#[test]
+fn state_of_the_template() {
+    let work = |metadata: Value| {
+        json!({
+            "metadata": {"annotations": {"clusterresourcebinding.karmada.io/name": "b"}, "namespace": "karmada-es-m"},
+            "spec": {"workload": {"manifests": [{"apiVersion": "x.io/v1", "kind": "Thing", "metadata": metadata}]}},
+        })
+    };
+    let binding = json!({"apiVersion": "work.karmada.io/v1alpha2", "kind": "ClusterResourceBinding", "metadata": {"name": "b"}, "spec": {}});
+    for (labels, is_kept) in [(json!({}), false), (json!({"stateful-failover/type": "move"}), true)] {
+        let old = work(json!({"name": "n", "labels": labels, "annotations": {STATE: "{\"x\":\"1\"}"}}));
+        let request = json!({"kind": {"group": "work.karmada.io", "kind": "Work"}, "operation": "UPDATE", "namespace": "karmada-es-m",
+            "name": "w", "object": work(json!({"name": "n"})), "oldObject": old});
+        let (answer, _) = policy::evaluate(&request, &json!({}), || Host::new(vec![binding.clone()]));
+        assert_eq!(answer.mutated_object.is_some(), is_kept);
+    }
+}
