@@ -8,7 +8,7 @@ ANNOTATE ?= $(CARGO) run --locked --quiet --package e2e-tests --bin annotate --
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=
 
-.PHONY: demo test build lint unit-tests e2e-tests publish bench size fmt clean
+.PHONY: demo test build lint unit-tests model e2e-tests publish bench size fmt clean
 
 # Replays a recorded failover through the module. ARGS="--recording FILE --settings FILE" for one's own.
 demo: policy.wasm
@@ -46,6 +46,11 @@ lint:
 
 unit-tests:
 	$(CARGO) test --locked --package stateful-failover
+
+# The models of Karmada's controllers and of the writers of a workload, on 100,000 random runs each; `make test` has 600.
+MODEL_RUNS ?= 100000
+model:
+	MODEL_RUNS=$(MODEL_RUNS) $(CARGO) test --locked --release --package stateful-failover --test core model::
 
 # The module in the embedded host; and, where kwctl is there, the same in kwctl.
 e2e-tests: policy.wasm annotated-policy.wasm

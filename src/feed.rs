@@ -174,7 +174,8 @@ impl Feed {
             Some(record) => (Self::of_record(record), Self::is_owed(record, member, is_create, settings)),
             None => Self::of_task(binding, member, settings)?,
         };
-        if !is_owed_here || feed.state.is_empty() {
+        // A copy that runs and is healthy has its own state.
+        if !is_owed_here || binding.is_healthy(member) || feed.state.is_empty() {
             return None;
         }
         // State goes to one cluster: it would be resumed twice.

@@ -316,12 +316,6 @@ impl History {
             .find(|record| record.from == from && record.is_failover() && record.phase.is_ongoing())
     }
 
-    /// The state that is still owed to the application if its next copy moves too, whatever that copy's status says:
-    /// that of a move of which nothing was ever started.
-    pub fn owed(&self) -> Option<&Record> {
-        self.newest().filter(|record| record.phase == Phase::Pending && !record.state.is_empty())
-    }
-
     /// The newest state that was fed without success, where no later move succeeded.
     pub fn fed_in_vain(&self) -> Option<&Record> {
         self.records

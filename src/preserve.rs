@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::history::{HISTORY_ANNOTATION, History, Record};
+use crate::history::{HISTORY_ANNOTATION, History, Phase, Record};
 use crate::jsonpath::Budget;
 use crate::karmada::{self, Binding, FailoverType, Task};
 use crate::labels::is_label_value;
@@ -288,30 +288,33 @@ impl<'a> Preservation<'a> {
         }
     }
 
-    /// State that goes before what the copy's status says, because that copy was never healthy: that of an earlier task, or
-    /// of a move that is pending.
+    /// State that goes before what the copy's status says, because that copy was never healthy: that of the newest move that
+    /// has some, while it is going on.
     fn standing_state(&self, earlier: &History) -> Option<Carried> {
-        if let Some(record) = earlier.owed() {
-            return Some(Carried::of(record));
-        }
-        let old = self.old?;
-        let stands = |task: &Task<'_>| !task.is_kept_for_ever() && self.binding.task(task.from_cluster()).is_some();
-        for task in old.tasks().into_iter().rev().filter(stands) {
-            if let Some(record) = earlier.ongoing(task.from_cluster()).filter(|record| !record.state.is_empty()) {
-                return Some(Carried::of(record));
-            }
-            if let Some(state) = task.preserved_label_state().filter(|state| !state.is_empty()) {
-                return Some(Carried {
-                    state: state
-                        .iter()
-                        .filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned())))
-                        .collect(),
-                    missing: BTreeMap::new(),
-                    origin: task.from_cluster().to_owned(),
-                });
+        let standing_task = |from: &str| {
+            let task = self.binding.task(from).filter(|task| !task.is_kept_for_ever())?;
+            self.old?.task(task.from_cluster())
+        };
+        for record in earlier.records().iter().rev() {
+            match &record.phase {
+                Phase::Superseded | Phase::Other(_) => {}
+                phase if !phase.is_ongoing() => return None,
+                Phase::Evicted if standing_task(&record.from).is_none() => {}
+                _ if record.state.is_empty() => {}
+                _ => return Some(Carried::of(record)),
             }
         }
-        None
+        // Karmada's own state, of a task from before this policy.
+        let tasks = self.old?.tasks();
+        let mut standing = tasks.into_iter().rev().filter_map(|task| standing_task(task.from_cluster()));
+        standing.find_map(|task| {
+            let state = task.preserved_label_state().filter(|state| !state.is_empty())?.iter();
+            Some(Carried {
+                state: state.filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned()))).collect(),
+                missing: BTreeMap::new(),
+                origin: task.from_cluster().to_owned(),
+            })
+        })
     }
 
     fn finish(mut self) -> Verdict {

@@ -3,5 +3,8 @@
 mod failover_model;
 mod jsonpath;
 mod jsonpath_vectors;
+mod model;
+mod move_model;
 mod restore_laws;
 mod settings;
+mod workload_model;
