@@ -336,7 +336,8 @@ impl History {
         let newest = self.records.len().saturating_sub(1);
         for (index, record) in self.records.iter_mut().enumerate() {
             let is_newest = index == newest;
-            if !record.phase.is_ongoing() && !(is_newest && record.phase == Phase::Expired) {
+            let is_followed = record.phase.is_ongoing() || (is_newest && record.phase == Phase::Expired);
+            if !is_followed {
                 continue;
             }
             if is_newest {

@@ -115,11 +115,10 @@ enum Leaving {
 
 impl<'a> Preservation<'a> {
     fn run(&mut self, tasks: &[Task<'a>], moved_from: Option<&'a str>) {
-        if let Some(old) = self.old {
-            // Statuses change without a request that the policy sees: first what was stored, then what is to be.
-            self.history.update(old, old);
-            self.history.update(self.binding, old);
-        }
+        // Statuses change without a request that the policy sees: first what was stored, then what is to be.
+        let stored = self.old.unwrap_or(self.binding);
+        self.history.update(stored, stored);
+        self.history.update(self.binding, stored);
         // The records that were there before this request: what is evicted together does not carry over to one another.
         let earlier = self.history.clone();
         for &task in tasks {
@@ -220,7 +219,7 @@ impl<'a> Preservation<'a> {
         let stored = self.old.unwrap_or(self.binding);
         // A copy that is healthy in the stored status has made progress of its own, whatever its predecessor was owed.
         let is_healthy = self.old.is_some_and(|old| old.is_healthy(&record.from));
-        if let Some(carried) = self.standing_state(earlier).filter(|_| !is_healthy) {
+        if let Some(carried) = self.standing_state(&record.from, earlier).filter(|_| !is_healthy) {
             carried.carry_into(record);
             return true;
         }
@@ -230,7 +229,8 @@ impl<'a> Preservation<'a> {
         let on_task = on_task.filter(|state| self.old.is_none() && !state.is_empty());
         let resource = stored.resource();
         let has_state = (status.is_some() && !karmada::is_stateless(resource)) || on_task.is_some();
-        let last_resort = || Carried::last_resort(earlier);
+        // A binding that is created has no earlier moves but those of its own history.
+        let last_resort = || self.old.and_then(|_| Carried::last_resort(earlier));
         if !has_state {
             let Some(carried) = last_resort() else {
                 if !karmada::is_stateless(resource) {
@@ -290,7 +290,7 @@ impl<'a> Preservation<'a> {
 
     /// State that goes before what the copy's status says, because that copy was never healthy: that of the newest move that
     /// has some, while it is going on.
-    fn standing_state(&self, earlier: &History) -> Option<Carried> {
+    fn standing_state(&self, from: &str, earlier: &History) -> Option<Carried> {
         let standing_task = |from: &str| {
             let task = self.binding.task(from).filter(|task| !task.is_kept_for_ever())?;
             self.old?.task(task.from_cluster())
@@ -300,6 +300,8 @@ impl<'a> Preservation<'a> {
                 Phase::Superseded | Phase::Other(_) => {}
                 phase if !phase.is_ongoing() => return None,
                 Phase::Evicted if standing_task(&record.from).is_none() => {}
+                // A copy that ran before the move has its own state.
+                _ if record.from != from && record.before.iter().any(|before| before == from) => {}
                 _ if record.state.is_empty() => {}
                 _ => return Some(Carried::of(record)),
             }

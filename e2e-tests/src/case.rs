@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `request.yaml` | the AdmissionRequest; or `from: FILE` with an AdmissionReview; or `manifest: FILE` or `object`, which is created with the `state` that was fed. Files are below `testdata/` |
-//! | `settings.yaml` | the settings, if any; or `from: FILE`, below the project |
+//! | `settings.yaml` | the settings, if any; or `from: FILE`, below the project, and `at: POINTER` in it |
 //! | `host.yaml` | what lookups find: `objects`, or what the host answers instead: `error`, `garbage` |
 //! | `expected.yaml` | the answer |
 //!
@@ -203,7 +203,11 @@ fn read_yaml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>> {
 fn read_settings(folder: &Path) -> Result<Option<Value>> {
     let settings: Option<Value> = read_yaml(&folder.join("settings.yaml"))?;
     match settings.as_ref().and_then(|settings| settings.get("from")).and_then(Value::as_str) {
-        Some(from) => read_yaml(&project(from))?.context("there are no such settings").map(Some),
+        Some(from) => {
+            let file: Value = read_yaml(&project(from))?.context("there are no such settings")?;
+            let at = settings.as_ref().and_then(|settings| settings.get("at")).and_then(Value::as_str);
+            Ok(Some(file.pointer(at.unwrap_or_default()).context("there are no settings at that place")?.clone()))
+        }
         None => Ok(settings),
     }
 }

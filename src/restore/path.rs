@@ -191,7 +191,7 @@ impl Path {
             let is_every = *segment == Segment::Every;
             let is_created = match other.0.get(depth) {
                 Some(Segment::Select(_)) => !is_container(depth),
-                Some(Segment::Key(key)) => is_every && index(key).is_none(),
+                Some(Segment::Key(_)) => is_every,
                 Some(Segment::Every) => false,
                 None => appends && other.0.len() == depth,
             };

@@ -1,6 +1,7 @@
 //! The core: its JSONPath dialects against their sources, and the laws of its stages.
 
 mod failover_model;
+mod hostile_fuzz;
 mod jsonpath;
 mod jsonpath_vectors;
 mod model;

@@ -267,7 +267,19 @@ impl Model {
         self.set_item(chosen, Some(item));
     }
 
+    /// Karmada's graceful eviction controller removes the tasks of an application that is healthy, at once.
+    fn remove_tasks_of_healthy(&mut self) {
+        let is_healthy =
+            self.chosen().and_then(|chosen| self.item(chosen)).is_some_and(|item| item["health"] == "Healthy");
+        if is_healthy {
+            self.write(|object| drop(object["spec"].as_object_mut().unwrap().remove("gracefulEvictionTasks")));
+        }
+    }
+
     fn apply(&mut self, event: &Event) {
+        if !matches!(event, Event::SyncWorks | Event::EditTemplate { .. } | Event::DeleteWork) {
+            self.remove_tasks_of_healthy();
+        }
         match event {
             Event::Evict { by_taint } => {
                 let Some(chosen) = self.chosen().filter(|chosen| !self.has_task(*chosen)) else { return };
@@ -293,10 +305,6 @@ impl Model {
             Event::Report { healthy, has_status } => self.report(*healthy, *has_status),
             Event::Fail => {
                 let Some(chosen) = self.chosen() else { return };
-                // Karmada removes the tasks of an application that is healthy, and by that write the policy sees it.
-                if self.item(chosen).is_some_and(|item| item["health"] == "Healthy") {
-                    self.write(|object| drop(object["spec"].as_object_mut().unwrap().remove("gracefulEvictionTasks")));
-                }
                 if let Some(mut item) = self.item(chosen).cloned() {
                     item["health"] = json!("Unhealthy");
                     self.set_item(chosen, Some(item));

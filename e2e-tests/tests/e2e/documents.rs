@@ -12,6 +12,7 @@ use e2e_tests::project;
 use k8s_openapi::api::admissionregistration::v1::{MatchCondition, MutatingWebhookConfiguration, RuleWithOperations};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -197,6 +198,7 @@ fn manifests_are_what_they_claim() {
                 "Service" => parse::<Service>(&document),
                 "Secret" => parse::<Secret>(&document),
                 "ServiceAccount" => parse::<ServiceAccount>(&document),
+                "NetworkPolicy" => parse::<NetworkPolicy>(&document),
                 "PodDisruptionBudget" => parse::<PodDisruptionBudget>(&document),
                 "Namespace" => parse::<Namespace>(&document),
                 "Role" => parse::<Role>(&document),
@@ -230,6 +232,21 @@ fn kustomization(folder: &Path, document: &Value) {
             .unwrap_or_else(|error| panic!("{resource}: {error}"));
         // Kustomize refuses a base that its overlay is in.
         assert!(!folder.canonicalize().unwrap().starts_with(&resource), "{}", resource.display());
+    }
+    // The patches of an overlay add to what is there.
+    for patch in document["patches"].as_array().into_iter().flatten() {
+        let server = read("deploy/control-plane/policy-server/policy-server.yaml");
+        let deployment = server.into_iter().find(|document| document["kind"] == patch["target"]["kind"]).unwrap();
+        assert_eq!(deployment["metadata"]["name"], patch["target"]["name"]);
+        let patch: json_patch::Patch =
+            serde_json::from_value(documents(patch["patch"].as_str().unwrap()).remove(0)).unwrap();
+        let mut patched = deployment;
+        json_patch::patch(&mut patched, &patch).unwrap();
+        parse::<Deployment>(&patched);
+        let pod = &patched["spec"]["template"]["spec"];
+        for mount in pod["containers"][0]["volumeMounts"].as_array().unwrap() {
+            assert!(pod["volumes"].as_array().unwrap().iter().any(|volume| volume["name"] == mount["name"]), "{mount}");
+        }
     }
     for generator in document["configMapGenerator"].as_array().into_iter().flatten() {
         for file in generator["files"].as_array().unwrap() {
