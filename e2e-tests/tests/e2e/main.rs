@@ -6,6 +6,7 @@ mod documents;
 mod feed;
 mod hostile_input;
 mod install;
+mod interpreters;
 mod kwctl;
 mod lint;
 mod match_conditions;
