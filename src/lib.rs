@@ -13,7 +13,7 @@
 //! |---|---|
 //! | [`lint`], [`preserve`], [`guard`], [`feed`], [`restore`] | the stages |
 //! | [`karmada`] | views of Karmada's objects: every field name of its API |
-//! | [`reflection`] | what of a status Karmada's interpreters reflect |
+//! | [`interpreted_kinds`] | of which kinds Karmada knows the health, and what of their status it reflects |
 //! | [`history`], [`state`] | what the policy remembers of a move, on the binding and on the workload |
 //! | [`jsonpath`] | the dialects that state rules are written in |
 //! | [`settings`], [`workload_match`], [`request`], [`json`], [`cluster`], [`verdict`] | what goes in and what comes out |
@@ -31,6 +31,7 @@ pub mod guard;
 #[cfg(not(all(feature = "playground", target_family = "wasm")))]
 pub mod guest;
 pub mod history;
+pub mod interpreted_kinds;
 pub mod json;
 pub mod jsonpath;
 pub mod karmada;
@@ -40,7 +41,6 @@ pub mod metadata;
 #[cfg(feature = "playground")]
 pub mod playground;
 pub mod preserve;
-pub mod reflection;
 pub mod request;
 pub mod restore;
 pub mod settings;
@@ -102,9 +102,7 @@ pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Clust
         Ok(Some((object, old))) => {
             let old = old.as_ref();
             match stage {
-                Stage::Lint => {
-                    lint::review(&object, old, &request.describe(), settings.lint, &settings.feed.purge_modes)
-                }
+                Stage::Lint => lint::review(&object, old, &request.describe(), settings),
                 Stage::Preserve => review_binding(&object, old, settings),
                 Stage::Feed => review_work(request, &object, old, settings, cluster),
                 Stage::Restore => restore::review(request, &object, old, &settings.restore, cluster),

@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
+use crate::interpreted_kinds::{Interpretation, shipped, shipped_reflection};
 use crate::jsonpath::{JsonPath, JsonPathError};
 use crate::karmada::{self, Failover, FailoverType, ObjectReference, PurgeMode, StatePreservationRule};
-use crate::reflection;
-use crate::settings::{Level, alias_problem};
+use crate::settings::{InterpretedKind, Level, Settings, alias_problem};
 use crate::verdict::{MAX_WARNING, Verdict, chain, listed, quote, warning};
 
 /// How bad a finding is.
@@ -26,19 +26,14 @@ struct Finding {
     remedy: String,
 }
 
-/// Checks the state rules of `policy`, a PropagationPolicy or ClusterPropagationPolicy. `purge_modes` are those that are
-/// fed. `old` is the stored policy: what it already says does not deny a later write of something else.
-pub fn review(
-    policy: &Value,
-    old: Option<&Value>,
-    described: &str,
-    level: Level,
-    purge_modes: &[PurgeMode],
-) -> Verdict {
+/// Checks the state rules of `policy`, a PropagationPolicy or ClusterPropagationPolicy. `old` is the stored policy: what it
+/// already says does not deny a later write of something else.
+pub fn review(policy: &Value, old: Option<&Value>, described: &str, settings: &Settings) -> Verdict {
+    let level = settings.lint;
     if level == Level::Off {
         return Verdict::accept();
     }
-    let findings = find(policy, purge_modes);
+    let findings = find(policy, settings);
     let is_unchanged = old.is_some_and(|old| old.get("spec") == policy.get("spec"));
     let denies = |finding: &&Finding| finding.severity == Severity::Error && level == Level::Enforce && !is_unchanged;
     let errors: Vec<String> = findings.iter().filter(denies).map(Finding::message).collect();
@@ -71,7 +66,9 @@ impl Finding {
     }
 }
 
-fn find(policy: &Value, purge_modes: &[PurgeMode]) -> Vec<Finding> {
+fn find(policy: &Value, settings: &Settings) -> Vec<Finding> {
+    let purge_modes = &settings.feed.purge_modes;
+    let kinds = SelectedKind::of(policy, &settings.lint_kinds);
     let mut findings = Vec::new();
     let Some(failover) = Failover::of(policy) else {
         return findings;
@@ -95,6 +92,12 @@ fn find(policy: &Value, purge_modes: &[PurgeMode]) -> Vec<Finding> {
                 "application failover needs it, Karmada refuses the policy".to_owned(),
                 "write `propagateDeps: true`".to_owned(),
             );
+        }
+        let without_health = kinds.iter().filter(|kind| !kind.interpretation.has_health && !kind.is_stateless());
+        for kind in without_health.filter(|_| failover_type == FailoverType::Application) {
+            let problem =
+                format!("Karmada does not know when a {} is unhealthy, and never moves it for that", kind.kind);
+            add(Severity::Warning, path.clone(), problem, kind.interpretation_remedy());
         }
         let rules = failover.rules(failover_type);
         let written = behavior.pointer("/statePreservation/rules").and_then(Value::as_array);
@@ -127,7 +130,13 @@ fn find(policy: &Value, purge_modes: &[PurgeMode]) -> Vec<Finding> {
         for (index, rule) in rules.iter().enumerate() {
             let path = format!("{path}.statePreservation.rules[{index}]");
             let parsed = JsonPath::template(rule.json_path);
-            roots.extend(parsed.iter().filter_map(|parsed| Some((*parsed.leading_fields().first()?).to_owned())));
+            let root = parsed.as_ref().ok().and_then(|parsed| Some((*parsed.leading_fields().first()?).to_owned()));
+            if let ([kind], Some(root)) = (kinds.as_slice(), &root)
+                && let Some((problem, remedy)) = kind.check_reflected(root)
+            {
+                add(Severity::Warning, format!("{path}.jsonPath"), problem, remedy);
+            }
+            roots.extend(root);
             for (severity, problem, remedy) in check_json_path(rule.json_path, parsed) {
                 add(severity, format!("{path}.jsonPath"), problem, remedy);
             }
@@ -137,7 +146,7 @@ fn find(policy: &Value, purge_modes: &[PurgeMode]) -> Vec<Finding> {
         }
     }
     let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
-    if has_rules && let Some(offenders) = kinds_without_state(policy, &roots) {
+    if has_rules && let Some(offenders) = kinds_without_state(&kinds, &roots) {
         add(
             Severity::Warning,
             "spec.resourceSelectors".to_owned(),
@@ -276,27 +285,77 @@ fn escape_quoted_names(text: &str) -> Option<String> {
     is_changed.then_some(escaped)
 }
 
-/// The kinds among several selected ones that have no state, or not what the rules read: Karmada copies the rules into the
-/// binding of every resource that the policy selects.
-fn kinds_without_state(policy: &Value, roots: &[&str]) -> Option<String> {
-    let selectors = policy.pointer("/spec/resourceSelectors").and_then(Value::as_array)?;
-    let mut kinds: Vec<ObjectReference<'_>> = Vec::new();
-    for selector in selectors {
-        let kind = ObjectReference { namespace: "", name: "", ..ObjectReference::new(selector) };
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
+/// A kind that the policy selects.
+struct SelectedKind<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    interpretation: Interpretation<'a>,
+}
+
+impl<'a> SelectedKind<'a> {
+    /// The kinds in `resourceSelectors`, each once.
+    fn of(policy: &'a Value, own: &'a [InterpretedKind]) -> Vec<Self> {
+        let mut kinds: Vec<Self> = Vec::new();
+        let selectors = policy.pointer("/spec/resourceSelectors").and_then(Value::as_array);
+        for selector in selectors.into_iter().flatten() {
+            let text = |key: &str| selector.get(key).and_then(Value::as_str).unwrap_or_default();
+            let (api_version, kind) = (text("apiVersion"), text("kind"));
+            if !kinds.iter().any(|known| known.api_version == api_version && known.kind == kind) {
+                kinds.push(Self { api_version, kind, interpretation: Interpretation::of(api_version, kind, own) });
+            }
+        }
+        kinds
+    }
+
+    fn is_stateless(&self) -> bool {
+        let group = karmada::group(self.api_version);
+        karmada::is_stateless(ObjectReference { group, kind: self.kind, namespace: "", name: "" })
+    }
+
+    fn interpretation_remedy(&self) -> String {
+        match shipped(self.api_version, self.kind) {
+            Some(file) => remedy_of(file),
+            None => WRITE_ONE.to_owned(),
         }
     }
+
+    /// A rule that reads a field of the status that Karmada does not reflect.
+    fn check_reflected(&self, root: &str) -> Option<(String, String)> {
+        let is_reported_otherwise = matches!(root, "status" | "metadata" | "spec" | "kind" | "apiVersion");
+        if is_reported_otherwise || self.interpretation.reflects(root) {
+            return None;
+        }
+        let problem = format!("Karmada does not reflect {}", quote(root));
+        let remedy = match shipped_reflection(self.api_version, self.kind) {
+            Some(file) => remedy_of(file),
+            None => match &self.interpretation.reflected {
+                Some(fields) => format!("it reflects {}", fields.join(", ")),
+                None => WRITE_ONE.to_owned(),
+            },
+        };
+        Some((problem, remedy))
+    }
+}
+
+const WRITE_ONE: &str = "write a ResourceInterpreterCustomization and list the kind in `lintKinds`";
+
+fn remedy_of(file: &str) -> String {
+    format!("apply deploy/interpreters/{file} and list the kind in `lintKinds`")
+}
+
+/// The kinds among several selected ones that have no state, or not what the rules read: Karmada copies the rules into the
+/// binding of every resource that the policy selects.
+fn kinds_without_state(kinds: &[SelectedKind<'_>], roots: &[&str]) -> Option<String> {
     if kinds.len() < 2 {
         return None;
     }
-    let has_fields = |kind: ObjectReference<'_>| roots.iter().all(|root| reflection::may_reflect(kind, root));
-    let is_read = |kind: ObjectReference<'_>| !roots.is_empty() && reflection::is_known(kind) && has_fields(kind);
-    let is_for_one = kinds.iter().any(|kind| is_read(*kind));
-    let is_without = |kind: &&ObjectReference<'_>| {
-        karmada::is_stateless(**kind) || !has_fields(**kind) || (is_for_one && !is_read(**kind))
-    };
-    let without: Vec<String> = kinds.iter().filter(is_without).map(|kind| kind.kind.to_owned()).collect();
+    let has_fields = |kind: &SelectedKind<'_>| roots.iter().all(|root| kind.interpretation.reflects(root));
+    let is_read =
+        |kind: &SelectedKind<'_>| !roots.is_empty() && roots.iter().all(|root| kind.interpretation.names(root));
+    let is_for_one = kinds.iter().any(is_read);
+    let is_without =
+        |kind: &&SelectedKind<'_>| kind.is_stateless() || !has_fields(kind) || (is_for_one && !is_read(kind));
+    let without: Vec<&str> = kinds.iter().filter(is_without).map(|kind| kind.kind).collect();
     (!without.is_empty()).then(|| without.join(", "))
 }
 

@@ -63,11 +63,24 @@ pub enum OnLookupFailure {
     Accept,
 }
 
+/// An item of `lintKinds`: a kind that the user interprets himself, by a customization or a webhook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterpretedKind {
+    /// `v1`, or `group/version`.
+    pub api_version: String,
+    /// PascalCase.
+    pub kind: String,
+    /// The fields of the status that are reflected; `None` for all of them.
+    pub reflected: Option<Vec<String>>,
+}
+
 /// All settings.
 #[derive(Debug, Default)]
 pub struct Settings {
     /// Of the stage `lint`.
     pub lint: Level,
+    /// Of the stage `lint`: kinds that the user interprets himself.
+    pub lint_kinds: Vec<InterpretedKind>,
     /// Of the stage `guard`.
     pub guard: Level,
     /// Of the stage `preserve`.
@@ -156,9 +169,15 @@ impl Settings {
     }
 
     fn read(json: &Value, mut errors: Errors) -> Result<Self, SettingsError> {
-        let root = Object::new(json, Path::root(), &["lint", "guard", "preserve", "feed", "restore"], &mut errors);
+        let root = Object::new(
+            json,
+            Path::root(),
+            &["lint", "lintKinds", "guard", "preserve", "feed", "restore"],
+            &mut errors,
+        );
         let settings = Self {
             lint: root.choice("lint", &LEVELS, Level::default(), &mut errors),
+            lint_kinds: read_lint_kinds(&root, &mut errors),
             guard: root.choice("guard", &LEVELS, Level::default(), &mut errors),
             preserve: read_preserve(&root, &mut errors),
             feed: read_feed(&root, &mut errors),
@@ -167,6 +186,20 @@ impl Settings {
         let messages = errors.into_messages();
         if messages.is_empty() { Ok(settings) } else { Err(SettingsError(messages)) }
     }
+}
+
+fn read_lint_kinds(root: &Object<'_>, errors: &mut Errors) -> Vec<InterpretedKind> {
+    let mut kinds = Vec::new();
+    for (item, path) in root.list("lintKinds", errors) {
+        let item = Object::new(item, path, &["apiVersion", "kind", "reflected"], errors);
+        let api_version = item.required_string("apiVersion", errors);
+        let kind = item.required_string("kind", errors);
+        let reflected = item.get("reflected").map(|_| item.strings("reflected", errors));
+        if let (Some(api_version), Some(kind)) = (api_version, kind) {
+            kinds.push(InterpretedKind { api_version: api_version.to_owned(), kind: kind.to_owned(), reflected });
+        }
+    }
+    kinds
 }
 
 fn read_preserve(root: &Object<'_>, errors: &mut Errors) -> PreserveSettings {

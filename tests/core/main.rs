@@ -2,6 +2,7 @@
 
 mod failover_model;
 mod hostile_fuzz;
+mod interpreted_kinds;
 mod jsonpath;
 mod jsonpath_vectors;
 mod model;

@@ -207,6 +207,7 @@ fn manifests_are_what_they_claim() {
                 "ClusterRoleBinding" => parse::<ClusterRoleBinding>(&document),
                 "Kustomization" => kustomization(path.parent().unwrap(), &document),
                 "ClusterAdmissionPolicy" => parse::<ClusterAdmissionPolicy>(&document),
+                "ResourceInterpreterCustomization" => customization(&document),
                 // Of cert-manager.
                 "Issuer" | "Certificate" => {}
                 other => panic!("{}: unknown kind `{other}`", path.display()),
@@ -221,6 +222,26 @@ fn manifests_are_what_they_claim() {
     }
     for policy in read("deploy/control-plane/policy-server/policies.yml")[0].as_object().unwrap().values() {
         parse::<ServerPolicy>(policy);
+    }
+}
+
+/// Karmada's API, which no crate has: one target, and of each customization the script.
+fn customization(document: &Value) {
+    assert_eq!(document["apiVersion"], "config.karmada.io/v1alpha1");
+    let name = document["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("stateful-failover-"), "{name}");
+    let spec = document["spec"].as_object().unwrap();
+    assert_eq!(spec.keys().collect::<Vec<_>>(), ["customizations", "target"], "{name}");
+    let target = spec["target"].as_object().unwrap();
+    assert_eq!(target.keys().collect::<Vec<_>>(), ["apiVersion", "kind"], "{name}");
+    let customizations = spec["customizations"].as_object().unwrap();
+    assert!(!customizations.is_empty(), "{name}");
+    for (operation, customization) in customizations {
+        let operations = ["healthInterpretation", "statusReflection", "statusAggregation", "retention"];
+        assert!(operations.contains(&operation.as_str()), "{name}: {operation}");
+        let fields = customization.as_object().unwrap();
+        assert_eq!(fields.keys().collect::<Vec<_>>(), ["luaScript"], "{name}: {operation}");
+        assert!(fields["luaScript"].is_string(), "{name}: {operation}");
     }
 }
 

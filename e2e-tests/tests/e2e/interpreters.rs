@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use e2e_tests::interpreter::{self, Customization, Health};
 use e2e_tests::project;
 use serde_json::{Value, json};
+use stateful_failover::interpreted_kinds::{Interpretation, SHIPPED};
 
 fn customizations() -> Vec<Customization> {
     interpreter::all().unwrap_or_else(|error| panic!("{error:#}"))
@@ -163,4 +164,20 @@ fn customizations_do_not_collide() {
     let listed: BTreeSet<String> =
         kustomization["resources"].as_array().unwrap().iter().map(|file| file.as_str().unwrap().to_owned()).collect();
     assert_eq!(files, listed);
+}
+
+/// What the stage `lint` offers is there, and every kind has a health with it.
+#[test]
+fn lint_offers_what_is_shipped() {
+    let customizations = customizations();
+    let expected: BTreeSet<(&str, &str, &str, bool)> = customizations
+        .iter()
+        .map(|customization| {
+            let Customization { api_version, kind, file, .. } = customization;
+            let has_health = Interpretation::of(api_version, kind, &[]).has_health;
+            assert!(has_health || customization.has("healthInterpretation"), "{file}: {kind} has no health");
+            (api_version.as_str(), kind.as_str(), file.as_str(), customization.has("statusReflection"))
+        })
+        .collect();
+    assert_eq!(SHIPPED.iter().copied().collect::<BTreeSet<_>>(), expected);
 }

@@ -325,7 +325,7 @@ fn policies_of_several_kinds() {
     for (kinds, path, offenders) in [
         (vec![flink, ("v1", "ConfigMap"), ("v1", "Service")], "{.jobStatus.jobId}", Some("ConfigMap, Service")),
         (vec![flink, ("apps/v1", "Deployment")], "{.jobStatus.jobId}", Some("Deployment")),
-        (vec![flink, ("kafka.strimzi.io/v1", "KafkaConnect")], "{.jobStatus.jobId}", Some("KafkaConnect")),
+        (vec![flink, ("networking.k8s.io/v1", "Ingress")], "{.jobStatus.jobId}", Some("Ingress")),
         (vec![("apps/v1", "Deployment"), ("apps/v1", "StatefulSet")], "{.readyReplicas}", None),
         (vec![flink, flink], "{.jobStatus.jobId}", None),
         (vec![flink], "{.jobStatus.jobId}", None),
@@ -336,6 +336,83 @@ fn policies_of_several_kinds() {
         }).collect();
         let found = warnings(&policy).join("\n").replace("\n- ", "; ");
         assert_eq!(found, expected.join("\n"), "{kinds:?}");
+    }
+}
+
+/// What Karmada does not interpret, a rule can't wait for or read; `lintKinds` says which kinds the user interprets himself.
+/// Source: `testdata/facts/interpreted-kinds.json`.
+#[test]
+fn kinds_that_karmada_does_not_interpret() {
+    const JSON_PATH_OF_THE_RULE: &str = "spec.failover.application.statePreservation.rules[0].jsonPath";
+    // Cut where a warning ends.
+    const SPARK: &str = "it reflects applicationState, driverInfo, executionAttempts, executorState, lastSubmissionAttemptTime, sparkApplicati…";
+    const HEALTH: &str = "spec.failover.application: Karmada does not know when a";
+    let no_health = |kind: &str, remedy: &str| {
+        format!("{HEALTH} {kind} is unhealthy, and never moves it for that; {remedy} and list the kind in `lintKinds`")
+    };
+    let not_reflected =
+        |field: &str, remedy: &str| format!("{JSON_PATH_OF_THE_RULE}: Karmada does not reflect `{field}`; {remedy}");
+    let own = |kind: &Value, fields: Value| {
+        let mut kind = kind.clone();
+        if !fields.is_null() {
+            kind["reflected"] = fields;
+        }
+        json!([kind])
+    };
+    let kind = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind});
+    let flink = kind("flink.apache.org/v1beta1", "FlinkDeployment");
+    let job = kind("batch/v1", "Job");
+    let stream = kind("acme.io/v1", "Stream");
+    let claim = kind("v1", "PersistentVolumeClaim");
+    let spark = kind("sparkoperator.k8s.io/v1beta2", "SparkApplication");
+    let (write, job_file) = ("write a ResourceInterpreterCustomization", "apply deploy/interpreters/job.yaml");
+    let list = "and list the kind in `lintKinds`";
+    for (kind, path, lint_kinds, expected) in [
+        (&flink, "{.jobStatus.jobId}", json!([]), vec![]),
+        (&job, "{.failed}", json!([]), vec![no_health("Job", job_file)]),
+        (&job, "{.failed}", own(&job, Value::Null), vec![]),
+        (
+            &job,
+            "{.completedIndexes}",
+            json!([]),
+            vec![no_health("Job", job_file), not_reflected("completedIndexes", &format!("{job_file} {list}"))],
+        ),
+        (&job, "{.completedIndexes}", own(&job, Value::Null), vec![]),
+        (&job, "{.completedIndexes}", own(&job, json!(["completedIndexes"])), vec![]),
+        (
+            &job,
+            "{.failed}",
+            own(&job, json!(["completedIndexes"])),
+            vec![not_reflected("failed", &format!("{job_file} {list}"))],
+        ),
+        // The status of a kind that Karmada does not know is reflected whole, and is always healthy.
+        (&stream, "{.point}", json!([]), vec![no_health("Stream", write)]),
+        (&stream, "{.point}", own(&stream, Value::Null), vec![]),
+        (
+            &stream,
+            "{.reflected.point}",
+            own(&job, Value::Null),
+            vec![no_health("Stream", write), not_reflected("reflected", &format!("{write} {list}"))],
+        ),
+        (&claim, "{.phase}", json!([]), vec![]),
+        (
+            &claim,
+            "{.reflected.snapshot}",
+            json!([]),
+            vec![not_reflected("reflected", &format!("apply deploy/interpreters/persistentvolumeclaim.yaml {list}"))],
+        ),
+        (&claim, "{.reflected.snapshot}", own(&claim, Value::Null), vec![]),
+        // This project's customization has its health, and leaves its status to Karmada.
+        (&spark, "{.sparkApplicationId}", json!([]), vec![]),
+        (&spark, "{.checkpoint}", json!([]), vec![not_reflected("checkpoint", SPARK)]),
+        // A filter has no field to look for.
+        (&job, "{..failed}", own(&job, json!(["active"])), vec![]),
+    ] {
+        let policy = with(&[("/spec/resourceSelectors", json!([kind])), (JSON_PATH, json!(path))]);
+        let answer = evaluate(&policy, &Value::Null, &json!({"lintKinds": lint_kinds}));
+        assert!(answer.accepted, "{answer:?}");
+        let found = answer.warnings().join("\n").replace("\n- ", "; ");
+        assert_eq!(found, expected.join("\n"), "{kind} {path} {lint_kinds}");
     }
 }
 
