@@ -68,7 +68,7 @@ allowed() {
 
 @test "restore: the fed state becomes the field that the job resumes from" {
   kwctl_settings="$BATS_TEST_TMPDIR/settings.yaml"
-  cp examples/flinkdeployment.yaml "$kwctl_settings"
+  cp examples/flinkdeployment/settings.yaml "$kwctl_settings"
   evaluate flinkdeployment-create.json --settings-path "$kwctl_settings"
   allowed true
   patch | jq -e '.[] | select(.path == "/spec/job/initialSavepointPath") | .value

@@ -22,7 +22,7 @@ const NO_OP: &str = r#"(module
 
 fn stages(c: &mut Criterion) {
     let recording = read(&project("testdata/recordings/application-failover.jsonl")).unwrap();
-    let text = std::fs::read_to_string(project("examples/flinkdeployment.yaml")).unwrap();
+    let text = std::fs::read_to_string(project("examples/flinkdeployment/settings.yaml")).unwrap();
     let settings: Value = serde_yaml_ng::from_str(&text).unwrap();
     let binding = recording[6].request["object"].clone();
     let mut fed = recording[12].request.clone();

@@ -69,7 +69,7 @@ impl Arguments {
     fn parse() -> Result<Self> {
         let mut parsed = Self {
             recording: project("testdata/recordings/application-failover.jsonl"),
-            settings: project("examples/flinkdeployment.yaml"),
+            settings: project("examples/flinkdeployment/settings.yaml"),
             member_settings: None,
         };
         let mut arguments = std::env::args().skip(1);

@@ -105,7 +105,8 @@ fn feed_refuses_what_it_may_not_look_up() {
 #[test]
 fn restore_sets_the_field_that_the_job_resumes_from() {
     let settings: Value =
-        serde_yaml_ng::from_str(&std::fs::read_to_string(project("examples/flinkdeployment.yaml")).unwrap()).unwrap();
+        serde_yaml_ng::from_str(&std::fs::read_to_string(project("examples/flinkdeployment/settings.yaml")).unwrap())
+            .unwrap();
     let (request, answer) = evaluate("flinkdeployment-create.json", &settings, None);
     let path = answer.apply(&request["object"]).unwrap()["spec"]["job"]["initialSavepointPath"].clone();
     assert_eq!(path, json!("s3://flink-state/default/checkpoints/b8b4ab8cbff349dda3acd97361d7f996/latest"));

@@ -116,7 +116,8 @@ const KINDS: [(&str, &str); 7] = [
 #[test]
 fn what_is_not_understood_is_accepted() {
     let settings: Value =
-        serde_yaml_ng::from_str(&fs::read_to_string(project("examples/flinkdeployment.yaml")).unwrap()).unwrap();
+        serde_yaml_ng::from_str(&fs::read_to_string(project("examples/flinkdeployment/settings.yaml")).unwrap())
+            .unwrap();
     let objects = [
         Value::Null,
         json!(true),
@@ -157,7 +158,8 @@ fn what_is_not_understood_is_accepted() {
 #[test]
 fn no_part_of_a_real_request_makes_it_trap() {
     let settings: Value =
-        serde_yaml_ng::from_str(&fs::read_to_string(project("examples/flinkdeployment.yaml")).unwrap()).unwrap();
+        serde_yaml_ng::from_str(&fs::read_to_string(project("examples/flinkdeployment/settings.yaml")).unwrap())
+            .unwrap();
     let recording =
         e2e_tests::recording::read(&project("testdata/recordings/application-failover-native.jsonl")).unwrap();
     for index in [0, 5, 9, 13, 14, 15] {

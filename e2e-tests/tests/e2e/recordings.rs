@@ -17,7 +17,8 @@ const APPLICATION_CONTROLLER: &str = "resource-binding-application-failover-cont
 
 /// The settings that the recordings are replayed with.
 pub(crate) fn settings() -> Value {
-    serde_yaml_ng::from_str(&std::fs::read_to_string(project("examples/flinkdeployment.yaml")).unwrap()).unwrap()
+    serde_yaml_ng::from_str(&std::fs::read_to_string(project("examples/flinkdeployment/settings.yaml")).unwrap())
+        .unwrap()
 }
 
 /// Replays a recording on the native core and on the module, with the restore rules at the control plane, in the members, and

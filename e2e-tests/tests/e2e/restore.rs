@@ -216,7 +216,7 @@ fn parents_that_do_not_fit() {
 #[test]
 fn update_of_an_immutable_field() {
     let text = |file: &str| std::fs::read_to_string(project(file)).unwrap();
-    let settings: Value = serde_yaml_ng::from_str(&text("examples/trainjob.yaml")).unwrap();
+    let settings: Value = serde_yaml_ng::from_str(&text("examples/trainjob/settings.yaml")).unwrap();
     let template: Value = serde_yaml_ng::from_str(&text("testdata/samples/trainjob.yaml")).unwrap();
     let mut created = template.clone();
     created["metadata"]["labels"]["example.io/checkpoint"] = json!("global_step_4200");
