@@ -17,6 +17,8 @@ demo: policy.wasm
 # The linters, which compile the tests, and the module's build have nothing to wait for in one another.
 test:
 	@for tool in docker-registry openssl; do command -v $$tool >/dev/null || tools/apt-install.sh $$tool || exit 1; done
+	@command -v kubectl >/dev/null || tools/apt-install.sh kubernetes-client
+	@tools/rclone.sh >/dev/null
 	$(MAKE) --jobs 2 policy.wasm lint
 	$(MAKE) annotated-policy.wasm ANNOTATE=target/debug/annotate
 	$(CLIPPY) test $(EVERYTHING)

@@ -136,9 +136,29 @@ binding() {
   binding '.spec.gracefulEvictionTasks[0].preservedLabelState["resourcebinding.karmada.io/failover-jobid"]' | grep -x "$(jq -r '.status.aggregatedStatus[0].status.jobStatus.jobId' binding.json)"
 }
 
+@test "flink-checkpoints: its identity applies the ConfigMap, and what did not change is not written" {
+  job="$(jq -r '.status.aggregatedStatus[0].status.jobStatus.jobId' binding.json)"
+  kubectl apply -f deploy/flink-checkpoints/karmada/rbac.yaml
+  cat >latest-checkpoints.yaml <<END
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: latest-checkpoints, namespace: flink-dr}
+data:
+  "$job": chk-42
+END
+  token="$(kubectl --namespace karmada-system create token flink-checkpoints)"
+  apply="kubectl --token $token apply --server-side --force-conflicts --field-manager=flink-checkpoints --validate=false"
+  get="kubectl --namespace flink-dr get configmap latest-checkpoints -o jsonpath={.metadata.resourceVersion}"
+  $apply --filename latest-checkpoints.yaml
+  before="$($get)"
+  $apply --filename latest-checkpoints.yaml
+  [ "$($get)" = "$before" ]
+  run kubectl --token "$token" --namespace flink-dr delete configmap latest-checkpoints
+  [ "$status" -ne 0 ]
+}
+
 @test "feed, restore: the Work for the new cluster carries it, and the server may look the binding and the ConfigMap up" {
   job="$(jq -r '.status.aggregatedStatus[0].status.jobStatus.jobId' binding.json)"
-  kubectl --namespace flink-dr create configmap latest-checkpoints --from-literal="$job=chk-42"
   uid="$(binding '.metadata.labels["resourcebinding.karmada.io/permanent-id"]')"
   kubectl patch resourcebinding s1-appfailover-flinkdeployment --type merge --patch '{"spec": {"clusters": [{"name": "member2"}]}}'
   request 10 | jq --arg id "$uid" '.metadata.labels["resourcebinding.karmada.io/permanent-id"] = $id' | kubectl create -f -

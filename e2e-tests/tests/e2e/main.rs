@@ -3,7 +3,9 @@
 
 mod cases;
 mod documents;
+mod examples;
 mod feed;
+mod flink_checkpoints;
 mod hostile_input;
 mod install;
 mod interpreters;
