@@ -6,6 +6,9 @@ use serde_json::Value;
 use stateful_failover::interpreted_kinds::{INTERPRETED, Interpretation};
 use stateful_failover::settings::InterpretedKind;
 
+/// By apiVersion and kind: health, and the fields that are reflected, `None` for all.
+type Table = BTreeMap<(String, String), (bool, Option<BTreeSet<String>>)>;
+
 /// `testdata/facts/interpreted-kinds.json`: what Karmada v1.12 to v1.19 interprets, a line for each version that changes
 /// something. The table holds what some version does.
 #[test]
@@ -13,7 +16,7 @@ fn the_table_is_what_karmada_interprets() {
     let text = std::fs::read_to_string("testdata/facts/interpreted-kinds.json").unwrap();
     let facts: Vec<Value> = serde_json::from_str(&text).unwrap();
     let text = |fact: &Value, key: &str| fact[key].as_str().unwrap().to_owned();
-    let mut expected: BTreeMap<(String, String), (bool, Option<BTreeSet<String>>)> = BTreeMap::new();
+    let mut expected: Table = BTreeMap::new();
     for fact in &facts {
         let kind = (text(fact, "apiVersion"), text(fact, "kind"));
         let (has_health, fields) = expected.entry(kind).or_insert((false, Some(BTreeSet::new())));
@@ -28,7 +31,7 @@ fn the_table_is_what_karmada_interprets() {
             None => *fields = None,
         }
     }
-    let table: BTreeMap<(String, String), (bool, Option<BTreeSet<String>>)> = INTERPRETED
+    let table: Table = INTERPRETED
         .iter()
         .map(|(api_version, kind, has_health, fields)| {
             let fields: BTreeSet<String> = fields.iter().map(|field| (*field).to_owned()).collect();
