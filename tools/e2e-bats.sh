@@ -14,3 +14,4 @@ run() {
 }
 run e2e.bats kwctl
 run control-plane.bats policy-server kube-apiserver etcd kubectl
+run interpreters.bats karmadactl
