@@ -326,13 +326,12 @@ impl<'a> SelectedKind<'a> {
             return None;
         }
         let problem = format!("Karmada does not reflect {}", quote(root));
-        let remedy = match shipped_reflection(self.api_version, self.kind) {
-            Some(file) => remedy_of(file),
-            None => match &self.interpretation.reflected {
-                Some(fields) => format!("it reflects {}", fields.join(", ")),
-                None => WRITE_ONE.to_owned(),
-            },
-        };
+        let customize = shipped_reflection(self.api_version, self.kind).filter(|_| !self.interpretation.is_own);
+        let customize = customize.map(remedy_of);
+        let fields = self.interpretation.reflected.as_ref();
+        let reads = fields.map(|fields| format!("what is reflected is {}", fields.join(", ")));
+        let remedies: Vec<String> = customize.into_iter().chain(reads).collect();
+        let remedy = if remedies.is_empty() { WRITE_ONE.to_owned() } else { remedies.join("; ") };
         Some((problem, remedy))
     }
 }
