@@ -16,13 +16,18 @@ struct Installed(PathBuf);
 
 impl Installed {
     fn by_readme() -> Self {
-        let folder = std::env::temp_dir().join(format!("install-{}", std::process::id()));
+        // The first block publishes.
+        Self::by("readme", &install_commands()[1..].concat())
+    }
+
+    fn by(name: &str, commands: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("install-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = format!("{}:{}", project("e2e-tests/tests/e2e/install").display(), std::env::var("PATH").unwrap());
         let output = Command::new("sh")
-            // The first block publishes.
-            .args(["-euc", &install_commands()[1..].concat()])
+            .args(["-euc", commands])
             .envs([("PATH", path.as_str()), ("KARMADA", "karmada.config")])
+            .envs([("REGION", "eu-west-1"), ("KEY", "key"), ("SECRET", "secret")])
             .env("APPLIED", &folder)
             .current_dir(project(""))
             .output()
@@ -166,4 +171,25 @@ fn what_the_readme_installs_fits_together() {
 fn environment(container: &Value, name: &str) -> String {
     let variable = container["env"].as_array().unwrap().iter().find(|variable| variable["name"] == name);
     variable.unwrap_or_else(|| panic!("{name} is not set"))["value"].as_str().unwrap().to_owned()
+}
+
+/// The guide's commands for deploy/flink-checkpoints as they stand there.
+#[test]
+fn what_the_guide_installs_for_checkpoints() {
+    let guide = fs::read_to_string(project("docs/guide.md")).unwrap();
+    let (_, section) = guide.split_once("## 3. The newest checkpoints\n").unwrap();
+    let commands: Vec<&str> = section
+        .lines()
+        .skip_while(|line| !line.starts_with("    "))
+        .take_while(|line| line.starts_with("    "))
+        .collect();
+    assert!(commands.len() >= 7, "{commands:?}");
+    let installed = Installed::by("checkpoints", &commands.join("\n"));
+    let secret = installed.object("host", "Secret", "flink-checkpoints-kubeconfig");
+    let kubeconfig = decode(&secret["data"]["kubeconfig"], &installed.0.join("kubeconfig"));
+    let kubeconfig: Value = serde_yaml_ng::from_str(&kubeconfig).unwrap();
+    assert_eq!(kubeconfig["users"][0], json!({"name": "flink-checkpoints", "user": {"token": "secret-token"}}));
+    assert_eq!(kubeconfig["contexts"][0]["context"]["user"], "flink-checkpoints");
+    installed.object("host", "CronJob", "flink-checkpoints");
+    installed.object("karmada", "ConfigMap", "latest-checkpoints");
 }
