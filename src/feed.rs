@@ -212,9 +212,8 @@ impl Feed {
         let task = *binding.tasks().last()?;
         let before = task.clusters_before_failover().unwrap_or_default();
         let is_fed = PurgeMode::from_name(task.purge_mode()).is_some_and(|mode| settings.purge_modes.contains(&mode));
-        let state = task.preserved_label_state()?.iter();
         let feed = Self {
-            state: state.filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned()))).collect(),
+            state: state::of_labels(task.preserved_label_state()?),
             move_type: MoveType::Failover(task.failover_type()),
             from: task.from_cluster().to_owned(),
         };

@@ -12,7 +12,7 @@ use crate::karmada::{self, Binding, FailoverType, Task};
 use crate::labels::is_label_value;
 use crate::metadata;
 use crate::settings::{Moves, OnMissingState, PreserveSettings};
-use crate::state::{Reading, State, StateRule};
+use crate::state::{self, Reading, State, StateRule};
 use crate::verdict::{Outcome, Verdict, listed, quote, warning};
 
 /// Most eviction tasks that are looked at; Karmada itself has one a cluster.
@@ -310,9 +310,9 @@ impl<'a> Preservation<'a> {
         let tasks = self.old?.tasks();
         let mut standing = tasks.into_iter().rev().filter_map(|task| standing_task(task.from_cluster()));
         standing.find_map(|task| {
-            let state = task.preserved_label_state().filter(|state| !state.is_empty())?.iter();
+            let state = task.preserved_label_state().filter(|state| !state.is_empty())?;
             Some(Carried {
-                state: state.filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned()))).collect(),
+                state: state::of_labels(state),
                 missing: BTreeMap::new(),
                 origin: task.from_cluster().to_owned(),
             })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::jsonpath::{Budget, JsonPath};
 use crate::karmada::StatePreservationRule;
@@ -26,6 +26,11 @@ pub const MAX_STATE: usize = 32 * 1024;
 
 /// Alias to value.
 pub type State = BTreeMap<String, String>;
+
+/// The state that labels hold, as on a task of Karmada's; what is no text is none.
+pub fn of_labels(labels: &Map<String, Value>) -> State {
+    labels.iter().filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned()))).collect()
+}
 
 /// Which part of the status is state, and the label that it becomes.
 #[derive(Debug, Clone)]
