@@ -363,8 +363,9 @@ impl<'a> Preservation<'a> {
         let written = match self.history.to_annotation() {
             _ if !self.is_readable => metadata::annotation(stored, HISTORY_ANNOTATION).map(str::to_owned),
             Some(history) if history.len() > room => {
+                let resource = self.binding.resource();
                 let text =
-                    format!("the history is not written: the binding's other annotations leave {room} bytes for it");
+                    format!("{resource}: no room for its history, other annotations leave {room} bytes; remove some");
                 self.warnings.push(warning(&text));
                 metadata::annotation(stored, HISTORY_ANNOTATION).map(str::to_owned)
             }
