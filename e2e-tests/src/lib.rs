@@ -7,12 +7,10 @@
 //! | [`host`] | what the host answers to the policy's lookups |
 //! | [`recording`], [`replay`] | recorded failovers, and the API servers that they are replayed on |
 //! | [`case`] | the corpus of cases |
-//! | [`interpreter`] | ResourceInterpreterCustomizations, in the Lua that Karmada runs them in |
 //! | [`metadata`] | the policy's metadata in the module |
 
 pub mod case;
 pub mod host;
-pub mod interpreter;
 pub mod metadata;
 pub mod policy;
 pub mod recording;

@@ -5,11 +5,12 @@
 use std::fs;
 
 use e2e_tests::host::Host;
-use e2e_tests::interpreter::{self, Customization, Health};
 use e2e_tests::policy::evaluate;
 use e2e_tests::project;
 use serde_json::{Map, Value, json};
 use stateful_failover::interpreted_kinds::Interpretation;
+
+use crate::interpreter::{self, Customization, Health};
 
 /// A folder of examples/.
 struct Example {

@@ -4,10 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use e2e_tests::interpreter::{self, Customization, Health};
 use e2e_tests::project;
 use serde_json::{Value, json};
 use stateful_failover::interpreted_kinds::{Interpretation, SHIPPED};
+
+use crate::interpreter::{self, Customization, Health};
 
 fn customizations() -> Vec<Customization> {
     interpreter::all().unwrap_or_else(|error| panic!("{error:#}"))

@@ -8,6 +8,7 @@ mod feed;
 mod flink_checkpoints;
 mod hostile_input;
 mod install;
+mod interpreter;
 mod interpreters;
 mod kwctl;
 mod lint;

@@ -9,7 +9,7 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, StdLib, Table, Value as LuaV
 use serde::Deserialize as _;
 use serde_json::{Map, Number, Value, json};
 
-use crate::project;
+use e2e_tests::project;
 
 /// Functions that raise an error in Karmada's sandbox.
 const DISABLED: [&str; 14] = [
@@ -35,7 +35,7 @@ const MAX_INSTRUCTIONS: u32 = 1_000_000;
 
 /// Karmada's health of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
+pub(crate) enum Health {
     /// `Healthy`
     Healthy,
     /// `Unhealthy`: the one that makes a failover.
@@ -44,13 +44,13 @@ pub enum Health {
 
 /// The scripts of one customization, by the key under `customizations`.
 #[derive(Debug, Clone)]
-pub struct Customization {
+pub(crate) struct Customization {
     /// The file in deploy/interpreters.
-    pub file: String,
+    pub(crate) file: String,
     /// `target.apiVersion`.
-    pub api_version: String,
+    pub(crate) api_version: String,
     /// `target.kind`.
-    pub kind: String,
+    pub(crate) kind: String,
     scripts: BTreeMap<String, String>,
 }
 
@@ -58,7 +58,7 @@ pub struct Customization {
 ///
 /// # Errors
 /// A file can't be read, or holds something else.
-pub fn all() -> Result<Vec<Customization>> {
+pub(crate) fn all() -> Result<Vec<Customization>> {
     let mut customizations = Vec::new();
     let mut files: Vec<_> = std::fs::read_dir(project("deploy/interpreters"))?.collect::<std::io::Result<Vec<_>>>()?;
     files.sort_by_key(std::fs::DirEntry::file_name);
@@ -101,12 +101,12 @@ impl Customization {
     }
 
     /// Whether it is for that object.
-    pub fn is_for(&self, object: &Value) -> bool {
+    pub(crate) fn is_for(&self, object: &Value) -> bool {
         object["apiVersion"] == *self.api_version && object["kind"] == *self.kind
     }
 
     /// Whether it has that operation.
-    pub fn has(&self, operation: &str) -> bool {
+    pub(crate) fn has(&self, operation: &str) -> bool {
         self.scripts.contains_key(operation)
     }
 
@@ -114,7 +114,7 @@ impl Customization {
     ///
     /// # Errors
     /// The script fails or returns no boolean: `Unknown` to Karmada.
-    pub fn health(&self, object: &Value) -> Result<Option<Health>> {
+    pub(crate) fn health(&self, object: &Value) -> Result<Option<Health>> {
         let Some(result) = self.run("healthInterpretation", "InterpretHealth", &[object])? else { return Ok(None) };
         match result {
             Value::Bool(true) => Ok(Some(Health::Healthy)),
@@ -127,7 +127,7 @@ impl Customization {
     ///
     /// # Errors
     /// The script fails or returns no table.
-    pub fn reflect(&self, object: &Value) -> Result<Option<Value>> {
+    pub(crate) fn reflect(&self, object: &Value) -> Result<Option<Value>> {
         let Some(result) = self.run("statusReflection", "ReflectStatus", &[object])? else { return Ok(None) };
         ensure!(result.is_object(), "ReflectStatus returned {result}");
         Ok(Some(result))
@@ -137,7 +137,7 @@ impl Customization {
     ///
     /// # Errors
     /// The script fails: the Work is not applied then.
-    pub fn retain(&self, desired: &Value, observed: &Value) -> Result<Option<Value>> {
+    pub(crate) fn retain(&self, desired: &Value, observed: &Value) -> Result<Option<Value>> {
         self.run("retention", "Retain", &[desired, observed])
     }
 
@@ -145,7 +145,7 @@ impl Customization {
     ///
     /// # Errors
     /// The script fails.
-    pub fn aggregate(&self, desired: &Value, items: &Value) -> Result<Option<Value>> {
+    pub(crate) fn aggregate(&self, desired: &Value, items: &Value) -> Result<Option<Value>> {
         self.run("statusAggregation", "AggregateStatus", &[desired, items])
     }
 
