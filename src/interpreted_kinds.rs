@@ -345,7 +345,7 @@ pub const SHIPPED: &[(&str, &str, &str, bool)] = &[
 ];
 
 /// The field in which the customizations in `deploy/interpreters` reflect annotations.
-const REFLECTED_ANNOTATIONS: &str = "reflected";
+pub const REFLECTED_ANNOTATIONS: &str = "reflected";
 
 /// What is known of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,6 +18,7 @@
 //! | [`jsonpath`] | the dialects that state rules are written in |
 //! | [`settings`], [`workload_match`], [`request`], [`json`], [`cluster`], [`verdict`] | what goes in and what comes out |
 //! | [`metadata`], [`labels`] | labels and annotations, and what is valid in them |
+//! | [`rehearsal`] | a model of Karmada's controllers, for the tools that show a failover before it happens |
 //! | `guest`, `playground` | the shells: the waPC engine's, and the browser's |
 
 #![cfg_attr(
@@ -41,6 +42,7 @@ pub mod metadata;
 #[cfg(feature = "playground")]
 pub mod playground;
 pub mod preserve;
+pub mod rehearsal;
 pub mod request;
 pub mod restore;
 pub mod settings;

@@ -17,7 +17,7 @@ use crate::restore::rule::Rule;
 use crate::state::{self, StateRule};
 use crate::verdict::{chain, listed, quote};
 use crate::workload_match::WorkloadMatch;
-use reader::{Errors, Object, Path};
+use reader::{Errors, Object, Path, Problem};
 
 /// What a stage does about what it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -148,7 +148,7 @@ impl Default for FeedSettings {
 /// Settings that can't be used, with everything that is wrong with them.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", listed(.0))]
-pub struct SettingsError(pub Vec<String>);
+pub struct SettingsError(pub Vec<Problem>);
 
 impl Settings {
     /// The settings in `json`; null is no settings, all defaults.
@@ -183,8 +183,8 @@ impl Settings {
             feed: read_feed(&root, &mut errors),
             restore: restore_rules::read(&root, &mut errors),
         };
-        let messages = errors.into_messages();
-        if messages.is_empty() { Ok(settings) } else { Err(SettingsError(messages)) }
+        let problems = errors.into_problems();
+        if problems.is_empty() { Ok(settings) } else { Err(SettingsError(problems)) }
     }
 }
 

@@ -39,10 +39,25 @@ impl fmt::Display for Path {
     }
 }
 
+/// One thing that is wrong with the settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The value it is about: `restore.rules[0].set[1].path`, or `settings` for the whole.
+    pub path: String,
+    /// What is wrong with that value.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
 /// The errors so far, in the order of the settings.
 #[derive(Debug)]
 pub struct Errors {
-    messages: Vec<String>,
+    problems: Vec<Problem>,
     /// Whether what takes time is checked too: that patterns compile, and how paths meet. It is done once, when the engine
     /// loads the settings, and not again for every request.
     pub is_thorough: bool,
@@ -51,22 +66,22 @@ pub struct Errors {
 impl Errors {
     /// None so far.
     pub fn new(is_thorough: bool) -> Self {
-        Self { messages: Vec::new(), is_thorough }
+        Self { problems: Vec::new(), is_thorough }
     }
 
     /// Notes what is wrong at `path`.
     pub fn add(&mut self, path: &Path, message: impl fmt::Display) {
-        self.messages.push(format!("{path}: {message}"));
+        self.problems.push(Problem { path: path.to_string(), message: message.to_string() });
     }
 
     /// All of them.
-    pub fn into_messages(self) -> Vec<String> {
-        self.messages
+    pub fn into_problems(self) -> Vec<Problem> {
+        self.problems
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.messages.len()
+        self.problems.len()
     }
 }
 

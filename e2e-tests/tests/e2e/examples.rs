@@ -5,12 +5,16 @@
 use std::fs;
 
 use e2e_tests::host::Host;
-use e2e_tests::policy::evaluate;
 use e2e_tests::project;
 use serde_json::{Map, Value, json};
+use stateful_failover::Settings;
 use stateful_failover::interpreted_kinds::Interpretation;
+use stateful_failover::karmada::FailoverType;
+use stateful_failover::rehearsal::scenario::Scenario;
+use stateful_failover::rehearsal::{Rehearsal, binding_of};
 
 use crate::interpreter::{self, Customization, Health};
+use crate::rehearsal::play;
 
 /// A folder of examples/.
 struct Example {
@@ -98,85 +102,42 @@ impl Example {
         own.unwrap_or_else(|| self.reflected_by_karmada())
     }
 
-    fn binding(&self, status: &Value) -> Value {
-        json!({
-            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
-            "metadata": {
-                "name": "x", "namespace": self.text("/metadata/namespace"),
-                "labels": {"resourcebinding.karmada.io/permanent-id": "1"},
-            },
-            "spec": {
-                "resource": {
-                    "apiVersion": self.text("/apiVersion"), "kind": self.text("/kind"),
-                    "namespace": self.text("/metadata/namespace"), "name": self.text("/metadata/name"),
-                },
-                "failover": self.propagation_policy["spec"]["failover"],
-                "clusters": [{"name": "member1"}],
-            },
-            "status": {"aggregatedStatus": [
-                {"clusterName": "member1", "applied": true, "health": "Unhealthy", "status": status},
-            ]},
-        })
-    }
-
     /// The stages from the eviction to the Work in the next cluster: its manifest, or why there is none.
     fn fail_over(&self, status: &Value, failover: &str) -> Result<Value, String> {
-        let stored = self.binding(status);
-        let (reason, producer) = match failover {
-            "application" => ("ApplicationFailure", "resource-binding-application-failover-controller"),
-            _ => ("TaintUntolerated", "TaintManager"),
+        let failover_type = match failover {
+            "application" => FailoverType::Application,
+            _ => FailoverType::Cluster,
         };
-        let mut evicted = stored.clone();
-        evicted["spec"]["clusters"] = json!([]);
-        evicted["spec"]["gracefulEvictionTasks"] =
-            json!([{"fromCluster": "member1", "purgeMode": "Directly", "reason": reason, "producer": producer}]);
-        let binding = self.write("work.karmada.io", "v1alpha2", &evicted, &stored, &[])?;
-        let mut scheduled = binding.clone();
-        scheduled["spec"]["clusters"] = json!([{"name": "member2"}]);
-        let binding = self.write("work.karmada.io", "v1alpha2", &scheduled, &binding, &[])?;
-        let work = json!({
-            "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
-            "metadata": {
-                "name": "x-1", "namespace": "karmada-es-member2",
-                "labels": {"resourcebinding.karmada.io/permanent-id": "1"},
-                "annotations": {
-                    "resourcebinding.karmada.io/namespace": self.text("/metadata/namespace"),
-                    "resourcebinding.karmada.io/name": "x",
-                },
-            },
-            "spec": {"workload": {"manifests": [self.workload]}},
-        });
-        let mut objects = self.objects.clone();
-        objects.push(binding);
-        let work = self.write("work.karmada.io", "v1alpha1", &work, &Value::Null, &objects)?;
-        Ok(work["spec"]["workload"]["manifests"][0].clone())
-    }
-
-    fn write(
-        &self,
-        group: &str,
-        version: &str,
-        object: &Value,
-        old: &Value,
-        objects: &[Value],
-    ) -> Result<Value, String> {
-        let request = json!({
-            "kind": {"group": group, "version": version, "kind": object["kind"]},
-            "name": object["metadata"]["name"], "namespace": object["metadata"]["namespace"],
-            "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "object": object, "oldObject": old,
-        });
-        let (answer, _) = evaluate(&request, &self.settings, || Host::new(objects.to_vec()));
+        let settings = Settings::from_json(&self.settings).unwrap();
+        let host = Host::new(self.objects.clone());
+        let host = &host;
+        let binding = binding_of(&self.propagation_policy, &self.workload, &["member1"]);
+        let mut rehearsal = Rehearsal::new(binding, self.workload.clone(), Some(&settings), &host, false);
+        rehearsal.report("member1", "Unhealthy", Some(status));
+        let moved = rehearsal
+            .evict("member1", failover_type)
+            .and_then(|()| rehearsal.schedule(&["member2"]))
+            .and_then(|()| rehearsal.write_work("member2"));
         // A label can't hold every value; the annotation does.
-        let is_loss = |warning: &&String| !warning.ends_with("it is in the annotation only");
-        let losses: Vec<&String> = answer.warnings().iter().filter(is_loss).collect();
-        match answer.accepted {
-            true if losses.is_empty() => Ok(answer.apply(object).unwrap()),
-            true => Err(format!("{losses:?}")),
-            false => Err(answer.message.unwrap_or_default()),
+        let warnings = rehearsal.steps().iter().flat_map(|step| &step.verdict.warnings);
+        let losses: Vec<&String> =
+            warnings.filter(|warning| !warning.ends_with("it is in the annotation only")).collect();
+        match moved {
+            Ok(()) if losses.is_empty() => Ok(rehearsal.manifest("member2").unwrap().clone()),
+            Ok(()) => Err(format!("{losses:?}")),
+            Err(stop) => Err(stop.to_string()),
         }
     }
-}
 
+    /// What the playground plays: the same, with the status as the cluster has it.
+    fn scenario(&self) -> Scenario {
+        let scenario = json!({
+            "propagationPolicy": self.propagation_policy, "workload": self.workload, "cause": self.failover(),
+            "status": {"metadata": self.failed["metadata"], "status": self.failed["status"]},
+        });
+        serde_json::from_value(scenario).unwrap()
+    }
+}
 /// With `UPDATE_CASES` in the environment, what the next cluster gets is written to restored.yaml, to be reviewed like code.
 #[test]
 fn every_example_is_a_chain() {
@@ -188,8 +149,6 @@ fn every_example_is_a_chain() {
             assert_eq!(policy.validate_settings(&example.settings).unwrap(), None, "{name}");
         }
         let policy = &example.propagation_policy;
-        let linted = example.write("policy.karmada.io", "v1alpha1", policy, &Value::Null, &[]);
-        assert_eq!(linted.as_ref(), Ok(policy), "{name}");
         let selector = &policy["spec"]["resourceSelectors"][0];
         for (key, pointer) in [("apiVersion", "/apiVersion"), ("kind", "/kind"), ("name", "/metadata/name")] {
             assert_eq!(selector[key], example.text(pointer), "{name}");
@@ -217,6 +176,13 @@ fn every_example_is_a_chain() {
             restored
         };
         let restored = fail_over(example.failover());
+        // Core and module; and the PropagationPolicy passes without a warning.
+        let (outcome, warnings) = play(&example.scenario(), &example.settings, &example.objects);
+        assert_eq!(warnings.iter().filter(|warning| warning.starts_with("spec.")).count(), 0, "{name}: {warnings:?}");
+        assert_eq!(outcome.stop, None, "{name}");
+        assert_eq!(outcome.started.as_ref(), Some(&restored), "{name}");
+        // After the next sync it is still there.
+        assert_eq!(outcome.synced.unwrap()["spec"], restored["spec"], "{name}");
         // A lost cluster moves every kind, and to the same fields.
         let mut after_lost_cluster = fail_over("cluster");
         if name != "flinkdeployment-failed" {

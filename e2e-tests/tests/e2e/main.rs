@@ -16,5 +16,6 @@ mod match_conditions;
 mod module;
 mod preserve;
 mod recordings;
+mod rehearsal;
 mod restore;
 mod restore_in_works;

@@ -10,7 +10,7 @@ use e2e_tests::recording::read;
 use e2e_tests::replay::{Replay, Sides, Step};
 use serde_json::{Value, json};
 
-const ALIAS: &str = "resourcebinding.karmada.io/failover-jobid";
+pub(crate) const ALIAS: &str = "resourcebinding.karmada.io/failover-jobid";
 const HISTORY: &str = "/metadata/annotations/stateful-failover~1history";
 const STATE: &str = "/metadata/annotations/stateful-failover~1state";
 const APPLICATION_CONTROLLER: &str = "resource-binding-application-failover-controller";
