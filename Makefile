@@ -8,7 +8,7 @@ ANNOTATE ?= $(CARGO) run --locked --quiet --package e2e-tests --bin annotate --
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=
 
-.PHONY: demo test build lint unit-tests model e2e-tests publish bench size fmt clean
+.PHONY: demo test build lint unit-tests model e2e-tests publish bench size fmt clean playground site-build site site-tests pictures
 
 # Replays a recorded failover through the module. ARGS="--recording FILE --settings FILE" for one's own.
 demo: policy.wasm
@@ -22,6 +22,7 @@ test:
 	$(MAKE) --jobs 2 policy.wasm lint
 	$(MAKE) annotated-policy.wasm ANNOTATE=target/debug/annotate
 	$(CLIPPY) test $(EVERYTHING)
+	$(MAKE) site-tests BINARIES=target/debug
 	@tools/e2e-bats.sh
 
 build: policy.wasm
@@ -42,6 +43,7 @@ fmt:
 lint:
 	$(CARGO) fmt --all --check
 	+$(CLIPPY) test $(EVERYTHING) --tests --benches --no-run
+	+$(CLIPPY) build $(EVERYTHING) --bins
 	+RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --package stateful-failover --no-deps
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; \
 	else echo "lint: cargo-deny is not here, licences and sources are not checked"; fi
@@ -58,6 +60,43 @@ model:
 e2e-tests: policy.wasm annotated-policy.wasm
 	$(CARGO) test --locked --package e2e-tests
 	@tools/e2e-bats.sh
+
+# The core for browsers and Node, in playground/policy. Not beside policy.wasm: both builds end in the same file.
+BINARIES ?=
+BINDGEN := $(if $(BINARIES),$(BINARIES)/playground-bindgen,$(CARGO) run --locked --quiet --package playground-bindgen --)
+EVALUATIONS := $(if $(BINARIES),$(BINARIES)/evaluations,$(CARGO) run --locked --quiet --package e2e-tests --bin evaluations)
+CORE := playground/policy/wasm/core_bg.wasm
+PACKAGES := playground/node_modules/.package-lock.json
+
+playground: $(CORE) $(PACKAGES)
+
+$(CORE): $(SOURCES) playground/bindgen/src/main.rs | policy.wasm
+	+@module="$$(tools/build-policy.sh --features playground)" && $(BINDGEN) "$$module" playground/policy/wasm
+
+$(PACKAGES): playground/package.json playground/package-lock.json playground/policy/package.json
+	@tools/node.sh
+	@touch $@
+
+# The documentation and the playground as static files, in playground/.vitepress/dist. SITE_BASE=/folder/ where the site is not
+# at the root of its host.
+export SITE_BASE
+site-build: playground
+	cd playground && npm run --silent build
+
+site: site-build
+	cd playground && npm run --silent serve
+
+# The site in Chromium. Pictures of each step are left in target/playground.
+site-tests: playground
+	@test -x $${CHROMIUM:-/usr/bin/chromium} || tools/apt-install.sh chromium
+	cd playground && npm run --silent check
+	cd playground && npm run --silent build
+	$(EVALUATIONS) >target/evaluations.jsonl
+	cd playground && npm test --silent
+
+# The pictures of failover histories in docs/pictures, from the recordings.
+pictures: playground
+	cd playground && npm run --silent pictures
 
 # make publish REGISTRY=ghcr.io/example/policies
 publish: annotated-policy.wasm

@@ -173,7 +173,10 @@ fn folders(parent: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The CREATE of a manifest as Karmada's execution controller sends it, with the state that `feed` wrote.
-fn create(mut manifest: Value, state: &Value) -> Result<Value> {
+///
+/// # Errors
+/// The manifest is no object.
+pub fn create(mut manifest: Value, state: &Value) -> Result<Value> {
     let text = |path: &str| manifest.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let api_version = text("/apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));

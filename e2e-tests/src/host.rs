@@ -24,6 +24,16 @@ pub struct Lookup {
     pub field_masks: Option<Vec<String>>,
 }
 
+impl Lookup {
+    fn is_for(&self, object: &Value) -> bool {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str);
+        text("/apiVersion") == Some(&self.api_version)
+            && text("/kind") == Some(&self.kind)
+            && text("/metadata/name") == Some(&self.name)
+            && text("/metadata/namespace") == self.namespace.as_deref()
+    }
+}
+
 /// The cluster that the host is connected to.
 #[derive(Debug, Default)]
 pub struct Host {
@@ -46,6 +56,11 @@ impl Host {
     /// The lookups so far.
     pub fn lookups(&self) -> Vec<Lookup> {
         self.lookups.lock().expect("no test panics while it holds the lock").clone()
+    }
+
+    /// Whether a lookup was for that object.
+    pub fn was_looked_up(&self, object: &Value) -> bool {
+        self.lookups().iter().any(|lookup| lookup.is_for(object))
     }
 
     /// What the policy logged so far.
@@ -90,14 +105,7 @@ impl Host {
         if let Some(garbage) = &self.garbage {
             return Ok(garbage.clone());
         }
-        let is_it = |object: &&Value| {
-            let text = |path: &str| object.pointer(path).and_then(Value::as_str);
-            text("/apiVersion") == Some(&lookup.api_version)
-                && text("/kind") == Some(&lookup.kind)
-                && text("/metadata/name") == Some(&lookup.name)
-                && text("/metadata/namespace") == lookup.namespace.as_deref()
-        };
-        match self.objects.iter().find(is_it) {
+        match self.objects.iter().find(|object| lookup.is_for(object)) {
             Some(object) => Ok(masked(object, lookup.field_masks.as_deref()).to_string()),
             None => Err(format!(
                 "Callback evaluation failure: Cannot find {}/{} named '{}' inside of namespace '{:?}'",

@@ -110,13 +110,17 @@ pub struct Played {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// The cluster that the application ends in.
+    /// The cluster that the application leaves last; empty where it never got that far.
+    pub from: String,
+    /// The cluster that it goes to, and ends in unless it is stopped.
     pub cluster: String,
     /// Why it did not get there.
     pub stop: Option<String>,
     /// The manifest when the new copy was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<Value>,
     /// The manifest after Karmada's next sync.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub synced: Option<Value>,
     /// The state that the new copy was started with: alias to value.
     pub state: State,
@@ -124,6 +128,12 @@ pub struct Outcome {
     pub restored: BTreeMap<String, Value>,
     /// The running copy that was given the state of the one that failed.
     pub disturbed: Option<String>,
+}
+
+impl Outcome {
+    fn between(from: &str, cluster: &str) -> Self {
+        Self { from: from.to_owned(), cluster: cluster.to_owned(), ..Self::default() }
+    }
 }
 
 /// A scenario as it was played.
@@ -170,11 +180,11 @@ impl Scenario {
         let health = if self.cause == Cause::Application { "Unhealthy" } else { "Healthy" };
         stage.report(source, health, status.as_ref());
 
-        stage.outcome.cluster = target.to_owned();
+        stage.outcome = Outcome::between(source, target);
         self.leave(stage, settings, source, survivor, target)?;
         if self.second_failover {
-            stage.outcome =
-                Outcome { cluster: after.to_owned(), disturbed: stage.outcome.disturbed.take(), ..Outcome::default() };
+            let disturbed = stage.outcome.disturbed.take();
+            stage.outcome = Outcome { disturbed, ..Outcome::between(target, after) };
             let status = match &self.next_status {
                 Value::Null => Some(Value::Object(Map::new())),
                 status => self.reflected(settings, status, failover_type),
@@ -192,7 +202,7 @@ impl Scenario {
         stage.write_work(target)?;
         stage.outcome.synced = stage.rehearsal.manifest(target).cloned();
         if self.way_home {
-            stage.outcome = Outcome { cluster: source.to_owned(), ..Outcome::default() };
+            stage.outcome = Outcome::between(target, source);
             stage.schedule(&[source])?;
             self.start(stage, source)?;
             stage.remove_work(target);

@@ -137,6 +137,33 @@ fn recorded_end(name: &str, cluster: &str) -> (Value, Vec<Value>, Value) {
     (state, restored(&object).into_values().collect(), binding.unwrap().1.clone())
 }
 
+/// The playground offers each recording: what was written, what was reported, and the binding as it ends with the policy. With
+/// `UPDATE_CASES` in the environment, the files are written.
+#[test]
+fn the_recordings_of_the_playground() {
+    let folder = project("playground/recordings");
+    for (name, switches, cluster) in RECORDINGS {
+        let mut scenario = scenario_of(name, switches);
+        let (.., mut binding) = recorded_end(name, cluster);
+        binding["metadata"].as_object_mut().unwrap().remove("managedFields");
+        scenario["binding"] = binding;
+        let path = folder.join(format!("{name}.yaml"));
+        if std::env::var_os("UPDATE_CASES").is_some() {
+            let value: serde_yaml_ng::Value = serde_yaml_ng::from_str(&scenario.to_string()).unwrap();
+            let text = serde_yaml_ng::to_string(&value).unwrap();
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(
+                &path,
+                format!("# Made from testdata/recordings/{name}.jsonl by the tests, with UPDATE_CASES=1.\n{text}"),
+            )
+            .unwrap();
+        }
+        let written: Value = serde_yaml_ng::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(written, scenario, "{name}");
+    }
+    assert_eq!(fs::read_dir(folder).unwrap().count(), RECORDINGS.len());
+}
+
 #[test]
 fn a_recording_played_beforehand_ends_as_it_was_recorded() {
     for (name, switches, cluster) in RECORDINGS {
