@@ -198,8 +198,9 @@ struct Located {
 }
 
 impl From<Problem> for Located {
-    fn from(Problem { path, message }: Problem) -> Self {
-        Self { path, message }
+    fn from(problem: Problem) -> Self {
+        let path = if problem.path().is_empty() { "settings" } else { problem.path() };
+        Self { path: path.to_owned(), message: problem.message().to_owned() }
     }
 }
 

@@ -140,9 +140,9 @@ fn cut(text: &str, limit: usize) -> String {
 }
 
 /// The first few of `items`, and how many more there are: messages have an end, whatever they are about.
-pub fn listed(items: &[impl ToString]) -> String {
+pub fn listed(items: &[impl AsRef<str>]) -> String {
     const MAX_ITEMS: usize = 20;
-    let first = items.iter().take(MAX_ITEMS).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let first = items.iter().take(MAX_ITEMS).map(AsRef::as_ref).collect::<Vec<_>>().join("; ");
     match items.len().saturating_sub(MAX_ITEMS) {
         0 => first,
         more => format!("{first}; and {more} more"),

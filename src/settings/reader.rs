@@ -39,18 +39,34 @@ impl fmt::Display for Path {
     }
 }
 
-/// One thing that is wrong with the settings.
+/// One thing that is wrong with the settings: `path: message`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The value it is about: `restore.rules[0].set[1].path`, or `settings` for the whole.
-    pub path: String,
-    /// What is wrong with that value.
-    pub message: String,
+    text: String,
+    path_length: usize,
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message)
+impl Problem {
+    fn new(path: &Path, message: impl fmt::Display) -> Self {
+        let path_length = path.0.len();
+        Self { text: format!("{path}: {message}"), path_length }
+    }
+
+    /// The value that it is about: `restore.rules[0].set[1].path`. Empty for the settings as a whole.
+    pub fn path(&self) -> &str {
+        self.text.get(..self.path_length).unwrap_or_default()
+    }
+
+    /// What is wrong with that value.
+    pub fn message(&self) -> &str {
+        let rest = self.text.get(self.path_length..).unwrap_or_default();
+        rest.split_once(": ").map_or(rest, |(_, message)| message)
+    }
+}
+
+impl AsRef<str> for Problem {
+    fn as_ref(&self) -> &str {
+        &self.text
     }
 }
 
@@ -71,7 +87,7 @@ impl Errors {
 
     /// Notes what is wrong at `path`.
     pub fn add(&mut self, path: &Path, message: impl fmt::Display) {
-        self.problems.push(Problem { path: path.to_string(), message: message.to_string() });
+        self.problems.push(Problem::new(path, message));
     }
 
     /// All of them.

@@ -8,7 +8,7 @@ use stateful_failover::Settings;
 fn errors(settings: &Value) -> Vec<String> {
     match Settings::from_json(settings) {
         Ok(_) => Vec::new(),
-        Err(error) => error.0.iter().map(ToString::to_string).collect(),
+        Err(error) => error.0.iter().map(|problem| problem.as_ref().to_owned()).collect(),
     }
 }
 
