@@ -43,7 +43,6 @@ fmt:
 lint:
 	$(CARGO) fmt --all --check
 	+$(CLIPPY) test $(EVERYTHING) --tests --benches --no-run
-	+$(CLIPPY) build $(EVERYTHING) --bins
 	+RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --package stateful-failover --no-deps
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; \
 	else echo "lint: cargo-deny is not here, licences and sources are not checked"; fi

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::karmada::ObjectReference;
 use crate::verdict;
 
 /// Which object to read, and which parts of it.
@@ -84,5 +85,22 @@ pub struct NoCluster;
 impl Cluster for NoCluster {
     fn get(&self, _: &Get<'_>) -> Result<Option<Value>, LookupError> {
         Err(LookupError::Unavailable("no cluster is connected".to_owned()))
+    }
+}
+
+/// A cluster of these objects, for tools that have them in a file.
+#[derive(Debug, Default)]
+pub struct Objects(pub Vec<Value>);
+
+impl Cluster for Objects {
+    fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
+        let is_it = |candidate: &&Value| {
+            let reference = ObjectReference::of(candidate);
+            candidate.get("apiVersion").and_then(Value::as_str) == Some(object.api_version)
+                && reference.kind == object.kind
+                && reference.namespace == object.namespace.unwrap_or_default()
+                && reference.name == object.name
+        };
+        Ok(self.0.iter().find(is_it).cloned())
     }
 }

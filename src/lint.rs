@@ -11,19 +11,24 @@ use crate::verdict::{MAX_WARNING, Verdict, chain, listed, quote, warning};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Severity {
+pub enum Severity {
+    /// Denied, where the settings say `lint: Enforce`.
     Error,
+    /// Warned of.
     Warning,
 }
 
 /// One finding.
 #[derive(Debug)]
-struct Finding {
-    severity: Severity,
-    /// Path of the field from the root of the policy.
-    path: String,
-    problem: String,
-    remedy: String,
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Path of the field from the root of the policy: `spec.failover.cluster.statePreservation.rules[0].jsonPath`.
+    pub path: String,
+    /// What is wrong there.
+    pub problem: String,
+    /// What to do.
+    pub remedy: String,
 }
 
 /// Checks the state rules of `policy`, a PropagationPolicy or ClusterPropagationPolicy. `old` is the stored policy: what it
@@ -66,7 +71,8 @@ impl Finding {
     }
 }
 
-fn find(policy: &Value, settings: &Settings) -> Vec<Finding> {
+/// What there is to say of the state rules of `policy`, whatever the settings make of it.
+pub fn find(policy: &Value, settings: &Settings) -> Vec<Finding> {
     let purge_modes = &settings.feed.purge_modes;
     let kinds = SelectedKind::of(policy, &settings.lint_kinds);
     let mut findings = Vec::new();

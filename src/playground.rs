@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::cluster::{Cluster, Get, LookupError};
+use crate::cluster::Objects;
 use crate::history::History;
 use crate::jsonpath::{Budget, JsonPath, JsonPathError};
-use crate::karmada::{Binding, ObjectReference};
+use crate::karmada::Binding;
 use crate::rehearsal::Step;
 use crate::rehearsal::scenario::{Act, Outcome as PlayOutcome, Scenario};
 use crate::settings::reader::Problem;
@@ -234,21 +234,5 @@ fn read_objects(text: &str) -> Result<Objects, Vec<Located>> {
         Value::Array(objects) => Ok(Objects(objects)),
         Value::Null => Ok(Objects(Vec::new())),
         _ => Err(problem("objects", "is no list of objects".to_owned())),
-    }
-}
-
-/// A cluster of the objects that the page was given.
-struct Objects(Vec<Value>);
-
-impl Cluster for Objects {
-    fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
-        let is_it = |candidate: &&Value| {
-            let reference = ObjectReference::of(candidate);
-            reference.kind == object.kind
-                && reference.name == object.name
-                && reference.namespace == object.namespace.unwrap_or_default()
-                && candidate.get("apiVersion").and_then(Value::as_str) == Some(object.api_version)
-        };
-        Ok(self.0.iter().find(is_it).cloned())
     }
 }

@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
+use stateful_failover::rehearsal::injected_state;
+use stateful_failover::rehearsal::scenario::restored;
 
 use crate::host::Host;
 use crate::policy::{Answer, Policy};
@@ -257,6 +259,41 @@ impl<'a> Replay<'a> {
     }
 }
 
+/// Where a recorded application ended, with the policy.
+#[derive(Debug)]
+pub struct End {
+    /// The state of its newest copy in the cluster: alias to value; empty where it started cold.
+    pub state: Value,
+    /// The values of the fields that were restored there.
+    pub restored: Vec<Value>,
+    /// Its binding.
+    pub binding: Value,
+}
+
+impl End {
+    /// Replays a recording with the policy at the control plane.
+    ///
+    /// # Errors
+    /// The replay fails, or the application never was in that cluster.
+    pub fn of(policy: &dyn Policy, settings: Value, recording: &[Recorded], cluster: &str) -> Result<Self> {
+        let sides = Sides::control_plane(settings);
+        let (replay, steps) = Replay::run(policy, &sides, recording)?;
+        let is_application = |kind: &str| matches!(kind, "FlinkDeployment" | "Deployment");
+        let created = steps.iter().rfind(|step| step.key.apiserver == cluster && is_application(&step.key.kind));
+        let object = &created.context("the application was never there")?.result;
+        let state = object.pointer("/metadata/annotations/stateful-failover~1state").and_then(Value::as_str);
+        let binding = replay.objects().find(|(key, object)| {
+            key.kind == "ResourceBinding"
+                && is_application(object["spec"]["resource"]["kind"].as_str().unwrap_or_default())
+        });
+        Ok(Self {
+            state: state.map_or(Ok(json!({})), serde_json::from_str)?,
+            restored: restored(object).into_values().collect(),
+            binding: binding.context("the application has no binding")?.1.clone(),
+        })
+    }
+}
+
 /// Whether nothing keeps the object any more.
 fn is_deleted(object: &Value) -> bool {
     let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
@@ -268,19 +305,6 @@ fn injected_keys(recording: &[Recorded]) -> BTreeSet<String> {
     let tasks = recording.iter().filter_map(|recorded| recorded.request.pointer("/object/spec/gracefulEvictionTasks"));
     let states = tasks.filter_map(Value::as_array).flatten().filter_map(|task| task["preservedLabelState"].as_object());
     states.flat_map(Map::keys).cloned().collect()
-}
-
-/// What Karmada's own injection writes. Source: `pkg/controllers/binding/common.go`, `injectReservedLabelState`.
-fn injected_state(binding: &Value, cluster: &str) -> Option<Map<String, Value>> {
-    let clusters = binding.pointer("/spec/clusters")?.as_array()?;
-    let task = binding.pointer("/spec/gracefulEvictionTasks")?.as_array()?.last()?;
-    let before = task["clustersBeforeFailover"].as_array();
-    let was_there = before.is_some_and(|before| before.contains(&json!(cluster)));
-    let is_direct = matches!(task["purgeMode"].as_str(), Some("Directly" | "Immediately"));
-    if clusters.len() > 1 || !is_direct || was_there {
-        return None;
-    }
-    task["preservedLabelState"].as_object().cloned()
 }
 
 /// Karmada lists the labels and annotations of a manifest in two annotations, to know later which it may take away.

@@ -8,12 +8,12 @@ use e2e_tests::host::Host;
 use e2e_tests::policy::{self, Module};
 use e2e_tests::project;
 use e2e_tests::recording::{Recorded, read};
-use e2e_tests::replay::{Replay, Sides};
+use e2e_tests::replay::End;
 use serde_json::{Map, Value, json};
 use stateful_failover::Settings;
 use stateful_failover::guest::ValidationResponse;
 use stateful_failover::rehearsal::injected_state;
-use stateful_failover::rehearsal::scenario::{Outcome, Scenario, restored};
+use stateful_failover::rehearsal::scenario::{Outcome, Scenario};
 
 use crate::recordings::{ALIAS, settings};
 
@@ -119,22 +119,8 @@ fn karmada_alone(scenario: &Scenario) -> Outcome {
     scenario.play(None, &&Host::default()).outcome
 }
 
-/// The state and the field that the replayed recording ends with, in the newest copy.
-fn recorded_end(name: &str, cluster: &str) -> (Value, Vec<Value>, Value) {
-    let recording = recording(name);
-    let sides = Sides::control_plane(settings());
-    let (replay, steps) = Replay::run(Module::built(), &sides, &recording).unwrap();
-    let created = steps.iter().rfind(|step| {
-        step.key.apiserver == cluster && matches!(step.key.kind.as_str(), "FlinkDeployment" | "Deployment")
-    });
-    let object = created.map(|step| step.result.clone()).unwrap();
-    let state = object.pointer("/metadata/annotations/stateful-failover~1state").and_then(Value::as_str);
-    let binding = replay.objects().find(|(key, object)| {
-        key.kind == "ResourceBinding"
-            && matches!(object["spec"]["resource"]["kind"].as_str(), Some("FlinkDeployment" | "Deployment"))
-    });
-    let state = state.map_or(json!({}), |state| serde_json::from_str(state).unwrap());
-    (state, restored(&object).into_values().collect(), binding.unwrap().1.clone())
+fn end_of(name: &str, cluster: &str) -> End {
+    End::of(Module::built(), settings(), &recording(name), cluster).unwrap()
 }
 
 /// The playground offers each recording: what was written, what was reported, and the binding as it ends with the policy. With
@@ -144,7 +130,7 @@ fn the_recordings_of_the_playground() {
     let folder = project("playground/recordings");
     for (name, switches, cluster) in RECORDINGS {
         let mut scenario = scenario_of(name, switches);
-        let (.., mut binding) = recorded_end(name, cluster);
+        let End { mut binding, .. } = end_of(name, cluster);
         binding["metadata"].as_object_mut().unwrap().remove("managedFields");
         scenario["binding"] = binding;
         let path = folder.join(format!("{name}.yaml"));
@@ -171,9 +157,9 @@ fn a_recording_played_beforehand_ends_as_it_was_recorded() {
         let scenario = read_scenario(&scenario_of(name, switches));
         let (outcome, _) = play(&scenario, &settings(), &[]);
         assert_eq!(outcome.stop, None, "{name}");
-        let (state, fields, _) = recorded_end(name, cluster);
-        assert_eq!(serde_json::to_value(&outcome.state).unwrap(), state, "{name}");
-        assert_eq!(outcome.restored.into_values().collect::<Vec<_>>(), fields, "{name}");
+        let end = end_of(name, cluster);
+        assert_eq!(serde_json::to_value(&outcome.state).unwrap(), end.state, "{name}");
+        assert_eq!(outcome.restored.into_values().collect::<Vec<_>>(), end.restored, "{name}");
     }
 }
 
