@@ -52,6 +52,7 @@ export default defineConfig({
     theme: { light: "github-light-high-contrast", dark: "github-dark-high-contrast" },
     config(markdown) {
       linkOutside(markdown);
+      reachIndentedBlocks(markdown);
       openInPlayground(markdown);
     },
   },
@@ -79,14 +80,18 @@ function resolveForPages(): Plugin {
 
 /** Pages link to files of the repository as a code host resolves them; outside of docs/ there is nothing to render. */
 function linkOutside(markdown: MarkdownRenderer) {
-  const render = markdown.renderer.rules.link_open ?? ((tokens, at, options, _, self) => self.renderToken(tokens, at, options));
   markdown.core.ruler.push("link-outside", (state) => {
     for (const token of state.tokens.flatMap((block) => block.children ?? [])) {
       const href = token.type === "link_open" ? token.attrGet("href") : null;
       if (href?.startsWith("../")) token.attrSet("href", `${repository}/blob/main/${href.slice("../".length)}`);
     }
   });
-  markdown.renderer.rules.link_open = render;
+}
+
+/** Indented blocks scroll like the others, so the keyboard must reach them too. */
+function reachIndentedBlocks(markdown: MarkdownRenderer) {
+  const block = markdown.renderer.rules.code_block!;
+  markdown.renderer.rules.code_block = (...parameters) => block(...parameters).replace("<pre", '<pre tabindex="0"');
 }
 
 /** Which example goes with restore rules for a kind. */

@@ -3,16 +3,25 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::io::{self, Read};
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use tiny_http::{Header, Response, Server};
+use tokio::net::TcpListener;
 
 /// A resource that the server has.
 pub(crate) struct Served {
@@ -60,8 +69,9 @@ impl ApiServer {
     /// `events` are what a watch of bindings gets after its begin; `refuse` gives a status code for paths.
     pub(crate) fn start_with(resources: Vec<Served>, events: Vec<Value>, refuse: fn(&str) -> Option<u16>) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let server = Arc::new(Server::http("127.0.0.1:0").unwrap());
-        let address = format!("http://{}", server.server_addr());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
         let kubeconfig = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!(
             "kubeconfig-{}-{}",
             std::process::id(),
@@ -75,30 +85,11 @@ impl ApiServer {
         });
         std::fs::write(&kubeconfig, config.to_string()).unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&requests);
-        let (resources, events) = (Arc::new(resources), Arc::new(events));
+        let serving =
+            Serving { log: Arc::clone(&requests), resources: Arc::new(resources), events: Arc::new(events), refuse };
         thread::spawn(move || {
-            for request in server.incoming_requests() {
-                log.lock().unwrap().push(format!("{} {}", request.method(), request.url()));
-                let (resources, events) = (Arc::clone(&resources), Arc::clone(&events));
-                thread::spawn(move || {
-                    let json = Header::from_bytes("content-type", "application/json").unwrap();
-                    // A client that has seen enough hangs up, which is no fault.
-                    let _ = if request.url().contains("watch=true") {
-                        let lines = events.iter().map(|event| format!("{event}\n")).collect::<String>();
-                        let body = OpenEnd { lines: io::Cursor::new(lines.into_bytes()) };
-                        request.respond(Response::new(200.into(), vec![json], body, None, None))
-                    } else {
-                        let url = request.url().to_owned();
-                        let (code, answer) = match refuse(&url) {
-                            Some(code) => (code, status(code, "it says no")),
-                            None => answer(&resources, &url),
-                        };
-                        request
-                            .respond(Response::from_string(answer.to_string()).with_status_code(code).with_header(json))
-                    };
-                });
-            }
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(serving.serve(listener));
         });
         Self { address, kubeconfig, requests }
     }
@@ -148,18 +139,44 @@ impl Ran {
     }
 }
 
-/// Lines, a while of silence, and the end, after which a client watches anew.
-struct OpenEnd {
-    lines: io::Cursor<Vec<u8>>,
+#[derive(Clone)]
+struct Serving {
+    log: Arc<Mutex<Vec<String>>>,
+    resources: Arc<Vec<Served>>,
+    events: Arc<Vec<Value>>,
+    refuse: fn(&str) -> Option<u16>,
 }
 
-impl Read for OpenEnd {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.lines.read(buffer)?;
-        if read == 0 {
-            thread::sleep(Duration::from_millis(100));
+type Body = BoxBody<Bytes, Infallible>;
+
+impl Serving {
+    async fn serve(self, listener: std::net::TcpListener) {
+        let listener = TcpListener::from_std(listener).unwrap();
+        while let Ok((connection, _)) = listener.accept().await {
+            let serving = self.clone();
+            let service = service_fn(move |request: Request<Incoming>| {
+                let response = serving.respond(request.method().as_str(), &request.uri().to_string());
+                async move { Ok::<_, Infallible>(response) }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(connection), service));
         }
-        Ok(read)
+    }
+
+    fn respond(&self, method: &str, url: &str) -> Response<Body> {
+        self.log.lock().unwrap().push(format!("{method} {url}"));
+        let (code, body) = if url.contains("watch=true") {
+            let lines: String = self.events.iter().map(|event| format!("{event}\n")).collect();
+            // Then nothing, on an open connection.
+            let frames = stream::iter([Ok(Frame::data(Bytes::from(lines)))]).chain(stream::pending());
+            (200, BodyExt::boxed(StreamBody::new(frames)))
+        } else {
+            let (code, answer) = match (self.refuse)(url) {
+                Some(code) => (code, status(code, "it says no")),
+                None => answer(&self.resources, url),
+            };
+            (code, Full::new(Bytes::from(answer.to_string())).boxed())
+        };
+        Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
     }
 }
 
