@@ -166,6 +166,25 @@ END
   kubectl --namespace karmada-es-member2 get works -o json | jq -e --arg path "s3p://flink-state/default/checkpoints/$job/chk-42" '.items[0].spec.workload.manifests[0].spec.job.initialSavepointPath == $path'
 }
 
+@test "rehearse and history: their identity reads what they need" {
+  kubectl apply -f deploy/rehearse/karmada/rbac.yaml
+  kubectl create -f - <<END
+apiVersion: cluster.karmada.io/v1alpha1
+kind: Cluster
+metadata: {name: member3}
+END
+  # What `make test` and `cargo build --workspace` leave; an absolute path may be given.
+  tool="${STATEFUL_FAILOVER:-$(realpath "$BATS_TEST_DIRNAME/../target/debug/stateful-failover")}"
+  token="$(kubectl --namespace karmada-system create token stateful-failover-rehearse)"
+  kubectl config view --raw --minify -o json | jq --arg token "$token" '.users[0].user = {$token}' >rehearse.config
+  run "$tool" rehearse --kubeconfig rehearse.config -A -o json --settings deploy/control-plane/policy-server/policies.yml
+  echo "$output"
+  # Its kind has no CRD here, so that there is no template: blocked, with the reason.
+  [ "$status" -eq 1 ]
+  jq -e '.[0].binding == "s1-appfailover-flinkdeployment" and .[0].verdict == "blocked"' <<<"$output"
+  "$tool" history --kubeconfig rehearse.config -A | grep "member1 *member2"
+}
+
 @test "the API server's audit log says what was done" {
   jq -r '.annotations // {} | to_entries[] | select(.key | startswith("stateful-failover.karmada.io/")) | .value' audit.log >audit.txt
   cat audit.txt

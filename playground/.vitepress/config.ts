@@ -29,6 +29,7 @@ export default defineConfig({
         text: "Use it",
         items: [
           { text: "Guide", link: "/guide" },
+          { text: "Rehearse", link: "/rehearse" },
           { text: "Operations", link: "/operations" },
           { text: "Playground", link: "/playground" },
         ],
