@@ -16,9 +16,7 @@ use std::time::{Duration, Instant};
 
 use e2e_tests::project;
 use e2e_tests::recording::read;
-use serde_json::{Value, json};
-
-use server::{ApiServer, control_plane};
+use server::{ApiServer, control_plane, many};
 
 const BINDINGS: usize = 1000;
 
@@ -26,14 +24,7 @@ fn main() {
     let recording = read(&project("testdata/recordings/application-failover.jsonl")).unwrap();
     // The request that evicts, and the object in member1.
     let (binding, template) = (&recording[5].request["oldObject"], &recording[4].request["object"]);
-    let numbered = |index: usize| {
-        let (mut binding, mut template) = (binding.clone(), template.clone());
-        binding["metadata"]["name"] = json!(format!("app-{index}-flinkdeployment"));
-        binding["spec"]["resource"]["name"] = json!(format!("app-{index}"));
-        template["metadata"]["name"] = json!(format!("app-{index}"));
-        (binding, template)
-    };
-    let (bindings, templates): (Vec<Value>, Vec<Value>) = (0..BINDINGS).map(numbered).unzip();
+    let (bindings, templates) = many(BINDINGS, binding, template);
     let server = ApiServer::start(control_plane(bindings, templates));
     let settings = project("examples/flinkdeployment/settings.yaml").display().to_string();
     for _ in 0..3 {

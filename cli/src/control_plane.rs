@@ -255,40 +255,46 @@ impl Page {
 }
 
 /// apiVersion, kind, namespace and name of an object.
-type Key = (String, String, Option<String>, String);
+pub type Key = (String, String, Option<String>, String);
 
-/// What lookups find, as far as it was read before. The core asks while it evaluates, and can't wait for an answer: what is not
-/// here is noted, to be read before the next try.
-#[derive(Debug, Default)]
-pub struct Lookups {
-    found: BTreeMap<Key, Result<Option<Value>, LookupError>>,
+/// What was read for lookups, by all rehearsals.
+pub type Found = RefCell<BTreeMap<Key, Result<Option<Value>, LookupError>>>;
+
+/// What the lookups of one rehearsal find, as far as it was read before. The core asks while it evaluates, and can't wait for an
+/// answer: what is not here is noted, to be read before the next try.
+#[derive(Debug)]
+pub struct Lookups<'a> {
+    found: &'a Found,
     wanted: RefCell<Vec<Key>>,
 }
 
-impl Lookups {
+impl<'a> Lookups<'a> {
+    /// Lookups that share what was found.
+    pub fn new(found: &'a Found) -> Self {
+        Self { found, wanted: RefCell::default() }
+    }
+
     /// Reads what was asked for; whether there was anything.
-    pub async fn read(&mut self, control_plane: &ControlPlane) -> bool {
-        let wanted = std::mem::take(self.wanted.get_mut());
+    pub async fn read(&self, control_plane: &ControlPlane) -> bool {
+        let wanted = self.wanted.take();
         let is_new = !wanted.is_empty();
         for key in wanted {
             let (api_version, kind, namespace, name) = &key;
             let found = control_plane.look_up(api_version, kind, namespace.as_deref(), name).await;
-            self.found.insert(key, found);
+            self.found.borrow_mut().insert(key, found);
         }
         is_new
     }
 }
 
-impl Cluster for Lookups {
+impl Cluster for Lookups<'_> {
     fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
         let namespace = object.namespace.map(str::to_owned);
         let key = (object.api_version.to_owned(), object.kind.to_owned(), namespace, object.name.to_owned());
-        match self.found.get(&key) {
-            Some(found) => found.clone(),
-            None => {
-                self.wanted.borrow_mut().push(key);
-                Err(LookupError::Unavailable("not read yet".to_owned()))
-            }
+        if let Some(found) = self.found.borrow().get(&key) {
+            return found.clone();
         }
+        self.wanted.borrow_mut().push(key);
+        Err(LookupError::Unavailable("not read yet".to_owned()))
     }
 }

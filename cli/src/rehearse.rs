@@ -20,7 +20,7 @@ use stateful_failover::state::{self, State};
 
 use crate::Ending;
 use crate::arguments::{Connection, Format, Rehearse, Selection};
-use crate::control_plane::{BindingKind, ControlPlane, Lookups};
+use crate::control_plane::{BindingKind, ControlPlane, Found, Lookups};
 use crate::failure::{Failure, chain};
 use crate::output::{Tone, one_line, print, print_structured, table};
 use crate::{placement, settings};
@@ -96,10 +96,11 @@ pub async fn run(connection: &Connection, arguments: &Rehearse) -> Result<Ending
     let settings = settings::read(&arguments.settings)?;
     let control_plane = ControlPlane::connect(connection).await?;
     let clusters = control_plane.clusters().await?;
-    let theatre = Theatre {
+    let context = Context {
         control_plane: &control_plane,
         settings: &settings,
         clusters: &clusters,
+        found: Found::default(),
         is_restored_elsewhere: arguments.restored_elsewhere,
         now: Timestamp::now(),
     };
@@ -108,10 +109,11 @@ pub async fn run(connection: &Connection, arguments: &Rehearse) -> Result<Ending
     let progress = progress();
     for_each_page(&control_plane, &arguments.selection, &progress, async |bindings: Vec<Value>| {
         let (with_rules, others): (Vec<Value>, Vec<Value>) =
-            bindings.into_iter().partition(|binding| !theatre.failovers(Binding::new(binding)).is_empty());
+            bindings.into_iter().partition(|binding| !context.failovers(Binding::new(binding)).is_empty());
         without_rules += others.len();
+        progress.inc(others.len() as u64);
         let mut rows =
-            stream::iter(with_rules.iter().map(|binding| theatre.rehearse(binding))).buffered(CONCURRENT_READS);
+            stream::iter(with_rules.iter().map(|binding| context.rehearse(binding))).buffered(CONCURRENT_READS);
         while let Some(rows) = rows.next().await {
             progress.inc(1);
             rehearsed.extend(rows);
@@ -152,14 +154,13 @@ pub async fn for_each_page(
     if !selection.names.is_empty() {
         return visit_named(control_plane, selection, &scopes, visit).await;
     }
+    let mut seen = 0;
     for (kind, namespace) in scopes {
         let mut after = None;
         loop {
             let page = control_plane.bindings(kind, namespace, after.as_deref()).await?;
-            progress.inc_length(page.items.len() as u64 + if after.is_none() { page.left } else { 0 });
-            if after.is_some() {
-                progress.set_length(progress.length().unwrap_or_default().saturating_sub(page.items.len() as u64));
-            }
+            seen += page.items.len() as u64;
+            progress.set_length(seen + page.left);
             visit(page.items).await;
             after = page.after;
             if after.is_none() {
@@ -205,16 +206,27 @@ async fn visit_named(
     Ok(())
 }
 
-/// What failovers are rehearsed with.
-struct Theatre<'a> {
+/// What all failovers are rehearsed with.
+struct Context<'a> {
     control_plane: &'a ControlPlane,
     settings: &'a Settings,
     clusters: &'a [Value],
+    found: Found,
     is_restored_elsewhere: bool,
     now: Timestamp,
 }
 
-impl Theatre<'_> {
+/// A failover to rehearse.
+#[derive(Clone, Copy)]
+struct Failover<'a> {
+    failover_type: FailoverType,
+    from: &'a str,
+    to: &'a str,
+    /// The other clusters that the application runs in.
+    survivors: &'a [&'a str],
+}
+
+impl Context<'_> {
     /// The failovers of a binding for which there are state rules: its own, or the settings'.
     fn failovers(&self, binding: Binding<'_>) -> Vec<FailoverType> {
         if is_stateless(binding.resource()) {
@@ -238,7 +250,7 @@ impl Theatre<'_> {
             Ok(template) => (template, None),
             Err(problem) => (Value::Null, Some(problem)),
         };
-        let mut lookups = Lookups::default();
+        let lookups = Lookups::new(&self.found);
         let mut rows: Vec<Rehearsed> = Vec::new();
         let allowed = placement::allowed(binding, self.clusters);
         for from in view.clusters() {
@@ -255,8 +267,9 @@ impl Theatre<'_> {
                     continue;
                 }
                 for to in &targets {
+                    let failover = Failover { failover_type, from, to, survivors: &survivors };
                     let row = loop {
-                        let row = self.fail_over(binding, &template, failover_type, from, &survivors, to, &lookups);
+                        let row = self.fail_over(binding, &template, failover, &lookups);
                         if !lookups.read(self.control_plane).await {
                             break row;
                         }
@@ -286,20 +299,11 @@ impl Theatre<'_> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "they are what a failover consists of")]
-    fn fail_over(
-        &self,
-        binding: &Value,
-        template: &Value,
-        failover_type: FailoverType,
-        from: &str,
-        survivors: &[&str],
-        to: &str,
-        lookups: &Lookups,
-    ) -> Rehearsed {
+    fn fail_over(&self, binding: &Value, template: &Value, failover: Failover<'_>, lookups: &Lookups<'_>) -> Rehearsed {
+        let Failover { failover_type, from, to, survivors } = failover;
         let mut row = Rehearsed::new(binding, failover_type, from, Some(to));
         let mut rehearsal = Rehearsal::new(binding.clone(), template.clone(), Some(self.settings), lookups, false);
-        let moved = move_application(&mut rehearsal, failover_type, from, survivors, to);
+        let moved = move_application(&mut rehearsal, failover);
         let record = History::read(rehearsal.binding()).ok().and_then(|history| history.newest().cloned());
         let record = record.filter(|record| record.from == from && record.phase.is_ongoing());
         if let Some(record) = &record {
@@ -399,13 +403,8 @@ impl Theatre<'_> {
     }
 }
 
-fn move_application(
-    rehearsal: &mut Rehearsal<'_, Lookups>,
-    failover_type: FailoverType,
-    from: &str,
-    survivors: &[&str],
-    to: &str,
-) -> Result<(), Stop> {
+fn move_application(rehearsal: &mut Rehearsal<'_, Lookups<'_>>, failover: Failover<'_>) -> Result<(), Stop> {
+    let Failover { failover_type, from, to, survivors } = failover;
     rehearsal.evict(from, failover_type)?;
     rehearsal.schedule(&[survivors, &[to]].concat())?;
     rehearsal.write_work(to)

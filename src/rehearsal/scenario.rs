@@ -153,59 +153,59 @@ impl Scenario {
         let running = if self.two_clusters { vec![source, next] } else { vec![source] };
         let binding = binding_of(&self.propagation_policy, &self.workload, &running);
         let rehearsal = Rehearsal::new(binding, self.workload.clone(), settings, objects, self.injection);
-        let mut stage = Stage { rehearsal, acts: Vec::new(), outcome: Outcome::default() };
-        if let Err(stop) = self.run(&mut stage, settings, [source, next, third]) {
-            stage.outcome.stop = Some(stop.to_string());
+        let mut recorder = Recorder { rehearsal, acts: Vec::new(), outcome: Outcome::default() };
+        if let Err(stop) = self.run(&mut recorder, settings, [source, next, third]) {
+            recorder.outcome.stop = Some(stop.to_string());
         }
-        Play { acts: stage.acts, outcome: stage.outcome }
+        Play { acts: recorder.acts, outcome: recorder.outcome }
     }
 
     fn run<C: Cluster>(
         &self,
-        stage: &mut Stage<'_, C>,
+        recorder: &mut Recorder<'_, C>,
         settings: Option<&Settings>,
         [source, next, third]: [&str; 3],
     ) -> Result<(), Stop> {
         let failover_type = self.cause.failover_type();
-        stage.act(Act::CreatePolicy, &[], |rehearsal| rehearsal.create_policy(&self.propagation_policy))?;
+        recorder.act(Act::CreatePolicy, &[], |rehearsal| rehearsal.create_policy(&self.propagation_policy))?;
         let status = self.reflected(settings, &self.status, failover_type);
         let survivor = self.two_clusters.then_some(next);
         let (target, after) = if self.two_clusters { (third, next) } else { (next, third) };
         for cluster in [Some(source), survivor].into_iter().flatten() {
-            stage.write_work(cluster)?;
+            recorder.write_work(cluster)?;
         }
         if let Some(survivor) = survivor {
-            stage.report(survivor, "Healthy", status.as_ref());
+            recorder.report(survivor, "Healthy", status.as_ref());
         }
         let health = if self.cause == Cause::Application { "Unhealthy" } else { "Healthy" };
-        stage.report(source, health, status.as_ref());
+        recorder.report(source, health, status.as_ref());
 
-        stage.outcome = Outcome::between(source, target);
-        self.leave(stage, settings, source, survivor, target)?;
+        recorder.outcome = Outcome::between(source, target);
+        self.leave(recorder, settings, source, survivor, target)?;
         if self.second_failover {
-            let disturbed = stage.outcome.disturbed.take();
-            stage.outcome = Outcome { disturbed, ..Outcome::between(target, after) };
+            let disturbed = recorder.outcome.disturbed.take();
+            recorder.outcome = Outcome { disturbed, ..Outcome::between(target, after) };
             let status = match &self.next_status {
                 Value::Null => Some(Value::Object(Map::new())),
                 status => self.reflected(settings, status, failover_type),
             };
-            stage.report(target, "Unhealthy", status.as_ref());
-            stage.evict(target, failover_type)?;
-            stage.schedule(&[after])?;
-            stage.remove_work(target);
-            return self.start(stage, after);
+            recorder.report(target, "Unhealthy", status.as_ref());
+            recorder.evict(target, failover_type)?;
+            recorder.schedule(&[after])?;
+            recorder.remove_work(target);
+            return self.start(recorder, after);
         }
         let next_status = if self.next_status.is_null() { &self.status } else { &self.next_status };
         let status = self.reflected(settings, next_status, failover_type);
-        stage.report(target, "Healthy", status.as_ref());
-        stage.act(Act::RemoveTasks, &[], Rehearsal::remove_tasks)?;
-        stage.write_work(target)?;
-        stage.outcome.synced = stage.rehearsal.manifest(target).cloned();
+        recorder.report(target, "Healthy", status.as_ref());
+        recorder.act(Act::RemoveTasks, &[], Rehearsal::remove_tasks)?;
+        recorder.write_work(target)?;
+        recorder.outcome.synced = recorder.rehearsal.manifest(target).cloned();
         if self.way_home {
-            stage.outcome = Outcome::between(target, source);
-            stage.schedule(&[source])?;
-            self.start(stage, source)?;
-            stage.remove_work(target);
+            recorder.outcome = Outcome::between(target, source);
+            recorder.schedule(&[source])?;
+            self.start(recorder, source)?;
+            recorder.remove_work(target);
         }
         Ok(())
     }
@@ -213,7 +213,7 @@ impl Scenario {
     /// From the source cluster to the first copy in the target.
     fn leave<C: Cluster>(
         &self,
-        stage: &mut Stage<'_, C>,
+        recorder: &mut Recorder<'_, C>,
         settings: Option<&Settings>,
         source: &str,
         survivor: Option<&str>,
@@ -222,9 +222,9 @@ impl Scenario {
         let mut targets: Vec<&str> = survivor.into_iter().collect();
         targets.push(target);
         if self.cause == Cause::Move {
-            stage.schedule(&targets)?;
-            self.start(stage, target)?;
-            stage.remove_work(source);
+            recorder.schedule(&targets)?;
+            self.start(recorder, target)?;
+            recorder.remove_work(source);
             return Ok(());
         }
         let failover_type = self.cause.failover_type();
@@ -234,35 +234,35 @@ impl Scenario {
                 "Karmada does not know when a {kind} is unhealthy, and never moves it for that"
             )));
         }
-        stage.evict(source, failover_type)?;
+        recorder.evict(source, failover_type)?;
         if let Some(survivor) = survivor {
             // The binding controller is faster than the scheduler.
-            stage.write_work(survivor)?;
-            let manifest = stage.rehearsal.manifest(survivor);
+            recorder.write_work(survivor)?;
+            let manifest = recorder.rehearsal.manifest(survivor);
             let is_disturbed = manifest.is_some_and(|manifest| !self.state_of(manifest).is_empty());
-            stage.outcome.disturbed = is_disturbed.then(|| survivor.to_owned());
+            recorder.outcome.disturbed = is_disturbed.then(|| survivor.to_owned());
         }
-        stage.schedule(&targets)?;
+        recorder.schedule(&targets)?;
         if let Some(survivor) = survivor {
-            stage.write_work(survivor)?;
+            recorder.write_work(survivor)?;
         }
-        let task = Binding::new(stage.rehearsal.binding()).task(source).map(|task| task.purge_mode().to_owned());
+        let task = Binding::new(recorder.rehearsal.binding()).task(source).map(|task| task.purge_mode().to_owned());
         let is_direct = task.and_then(|mode| PurgeMode::from_name(&mode)) == Some(PurgeMode::Directly);
         if is_direct && self.source_unreachable {
-            stage.act(Act::RemoveTasks, &[], Rehearsal::remove_tasks)?;
+            recorder.act(Act::RemoveTasks, &[], Rehearsal::remove_tasks)?;
         } else if is_direct {
-            stage.remove_work(source);
+            recorder.remove_work(source);
         }
-        self.start(stage, target)
+        self.start(recorder, target)
     }
 
     /// The new copy is created in `cluster`.
-    fn start<C: Cluster>(&self, stage: &mut Stage<'_, C>, cluster: &str) -> Result<(), Stop> {
-        stage.write_work(cluster)?;
-        let manifest = stage.rehearsal.manifest(cluster).cloned().unwrap_or_default();
-        stage.outcome.state = self.state_of(&manifest);
-        stage.outcome.restored = restored(&manifest);
-        stage.outcome.started = Some(manifest);
+    fn start<C: Cluster>(&self, recorder: &mut Recorder<'_, C>, cluster: &str) -> Result<(), Stop> {
+        recorder.write_work(cluster)?;
+        let manifest = recorder.rehearsal.manifest(cluster).cloned().unwrap_or_default();
+        recorder.outcome.state = self.state_of(&manifest);
+        recorder.outcome.restored = restored(&manifest);
+        recorder.outcome.started = Some(manifest);
         Ok(())
     }
 
@@ -373,13 +373,14 @@ pub fn restored(manifest: &Value) -> BTreeMap<String, Value> {
         .collect()
 }
 
-struct Stage<'a, C> {
+/// Drives the rehearsal, and notes each act.
+struct Recorder<'a, C> {
     rehearsal: Rehearsal<'a, C>,
     acts: Vec<Played>,
     outcome: Outcome,
 }
 
-impl<'a, C: Cluster> Stage<'a, C> {
+impl<'a, C: Cluster> Recorder<'a, C> {
     fn act(
         &mut self,
         act: Act,

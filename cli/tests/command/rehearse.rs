@@ -10,7 +10,7 @@ use e2e_tests::recording::{Recorded, read};
 use e2e_tests::replay::End;
 use serde_json::{Value, json};
 
-use crate::server::{ApiServer, Ran, command, control_plane};
+use crate::server::{ApiServer, Ran, command, control_plane, many};
 
 const SETTINGS: &str = "examples/flinkdeployment/settings.yaml";
 
@@ -259,14 +259,7 @@ fn only_reads() {
 #[test]
 fn many_bindings_come_in_pages() {
     let (binding, template) = before_the_failover(&recording("application-failover"));
-    let numbered = |index: usize| {
-        let (mut binding, mut template) = (binding.clone(), template.clone());
-        binding["metadata"]["name"] = json!(format!("app-{index}-flinkdeployment"));
-        binding["spec"]["resource"]["name"] = json!(format!("app-{index}"));
-        template["metadata"]["name"] = json!(format!("app-{index}"));
-        (binding, template)
-    };
-    let (bindings, templates): (Vec<Value>, Vec<Value>) = (0..1000).map(numbered).unzip();
+    let (bindings, templates) = many(1000, &binding, &template);
     let server = ApiServer::start(control_plane(bindings, templates));
     let ran = server.run(&["rehearse", "-A", "--settings", &settings(), "-o", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.error);

@@ -55,6 +55,18 @@ pub(crate) fn control_plane(bindings: Vec<Value>, templates: Vec<Value>) -> Vec<
     ]
 }
 
+/// That many applications like the one of this binding and template.
+pub(crate) fn many(count: usize, binding: &Value, template: &Value) -> (Vec<Value>, Vec<Value>) {
+    let numbered = |index: usize| {
+        let (mut binding, mut template) = (binding.clone(), template.clone());
+        binding["metadata"]["name"] = json!(format!("app-{index}-flinkdeployment"));
+        binding["spec"]["resource"]["name"] = json!(format!("app-{index}"));
+        template["metadata"]["name"] = json!(format!("app-{index}"));
+        (binding, template)
+    };
+    (0..count).map(numbered).unzip()
+}
+
 pub(crate) struct ApiServer {
     address: String,
     kubeconfig: PathBuf,
