@@ -8,7 +8,7 @@ ANNOTATE ?= $(CARGO) run --locked --quiet --package e2e-tests --bin annotate --
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=
 
-.PHONY: demo test build lint unit-tests model e2e-tests publish bench size fmt clean playground site-build site site-tests pictures
+.PHONY: demo test build lint unit-tests model e2e-tests publish bench size fmt clean playground site-build site site-tests pictures bench-rehearse
 
 # Replays a recorded failover through the module. ARGS="--recording FILE --settings FILE" for one's own.
 demo: policy.wasm
@@ -101,8 +101,15 @@ pictures: playground
 publish: annotated-policy.wasm
 	@tools/publish.sh "$(REGISTRY)"
 
+# The core alone; and the module beside a no-op and a policy on the SDK, which fails where a target of the table is missed.
 bench: policy.wasm
-	$(CARGO) bench --locked --workspace
+	$(CARGO) bench --locked --package stateful-failover
+	+@PACKAGE=sdk-policy PROFILE=baseline STACK_SIZE=1048576 tools/build-policy.sh >/dev/null
+	$(CARGO) bench --locked --package e2e-tests --bench module
+
+# How long a rehearsal of 1,000 bindings takes, and its memory.
+bench-rehearse:
+	$(CARGO) bench --locked --package stateful-failover-cli --bench rehearse
 
 # The module's size, and what its largest parts cost.
 size: policy.wasm

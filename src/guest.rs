@@ -7,11 +7,11 @@ pub use kubewarden_policy_sdk::response::ValidationResponse;
 use kubewarden_policy_sdk::settings::SettingsValidationResponse;
 use kubewarden_policy_sdk::wapc_guest::{CallResult, host_call, register_function};
 use serde::Deserialize;
+use serde_json::json as json_value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json as json_value};
 
-use crate::verdict::{Outcome, Verdict, chain};
-use crate::{Request, Settings, evaluate, json};
+use crate::verdict::{Outcome, Verdict};
+use crate::{Request, Settings, Stage, evaluate, json};
 use host::Host;
 
 /// Called by the host once the module is instantiated.
@@ -27,7 +27,7 @@ pub extern "C" fn wapc_init() {
 #[derive(Deserialize)]
 struct Payload<'a> {
     #[serde(borrow)]
-    request: &'a RawValue,
+    request: Request<'a>,
     #[serde(borrow, default)]
     settings: Option<&'a RawValue>,
 }
@@ -50,19 +50,22 @@ fn decide(payload: &[u8]) -> Verdict {
             return Verdict::deny(format!("cannot read the request that the policy engine sent: {error}"));
         }
     };
-    let settings = match payload.settings.map_or(Ok(Value::Null), |settings| json::parse(settings.get())) {
+    let Payload { request, settings } = payload;
+    // What no stage reads is let go before anything else is parsed.
+    if !request.is_write() {
+        return Verdict::accept();
+    }
+    let settings = settings.map_or("null", RawValue::get);
+    if Stage::of(&request) == Stage::Restore && !Settings::may_restore(settings, &request) {
+        return Verdict::accept();
+    }
+    let settings = match json::parse(settings) {
         Ok(settings) => settings,
         Err(error) => return Verdict::deny(format!("cannot read the policy's settings: {error}")),
     };
-    let settings = match Settings::of_request(&settings) {
-        Ok(settings) => settings,
-        Err(error) => {
-            return Verdict::deny(format!("the policy's settings are not valid: {error}"));
-        }
-    };
-    match Request::from_json(payload.request.get()) {
-        Ok(request) => evaluate(&request, &settings, &Host),
-        Err(error) => Verdict::deny(chain(&error)),
+    match Settings::for_request(&settings, &request) {
+        Ok(settings) => evaluate(&request, &settings, &Host),
+        Err(error) => Verdict::deny(format!("the policy's settings are not valid: {error}")),
     }
 }
 

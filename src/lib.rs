@@ -63,7 +63,7 @@ use verdict::chain;
 
 /// Which part of the policy a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(crate) enum Stage {
     Lint,
     Preserve,
     Feed,
@@ -71,7 +71,7 @@ enum Stage {
 }
 
 impl Stage {
-    fn of(request: &Request<'_>) -> Self {
+    pub(crate) fn of(request: &Request<'_>) -> Self {
         match (request.kind.group.as_ref(), request.kind.kind.as_ref()) {
             (POLICY_GROUP, "PropagationPolicy" | "ClusterPropagationPolicy") => Self::Lint,
             (WORK_GROUP, "ResourceBinding" | "ClusterResourceBinding") => Self::Preserve,

@@ -7,6 +7,9 @@ pub mod reader;
 mod restore_rules;
 mod workload_match;
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -16,8 +19,10 @@ use crate::labels::is_qualified_name;
 use crate::restore::rule::Rule;
 use crate::state::{self, StateRule};
 use crate::verdict::{chain, listed, quote};
-use crate::workload_match::WorkloadMatch;
+use crate::workload_match::{ALL, WorkloadMatch};
+use crate::{Request, Stage};
 use reader::{Errors, Object, Path, Problem};
+use restore_rules::Wanted;
 
 /// What a stage does about what it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -156,19 +161,40 @@ impl Settings {
     /// # Errors
     /// [`SettingsError`] with every error that was found, in the order of the design's table.
     pub fn from_json(json: &Value) -> Result<Self, SettingsError> {
-        Self::read(json, Errors::new(true))
+        Self::read(json, Errors::new(true), Wanted::All)
     }
 
-    /// The settings that come with a request: they were checked as a whole before the engine served any. Patterns are compiled
-    /// where a value is held against them, which would otherwise take longer than most evaluations.
+    /// The settings that come with a request, as far as it needs them: they were checked as a whole before the engine served any.
+    /// Restore rules are read for the request's kind, and patterns are compiled where a value is held against them: either would
+    /// otherwise take longer than most evaluations.
     ///
     /// # Errors
-    /// As [`Settings::from_json`], but for patterns that do not compile: those match nothing.
-    pub fn of_request(json: &Value) -> Result<Self, SettingsError> {
-        Self::read(json, Errors::new(false))
+    /// As [`Settings::from_json`], but for patterns that do not compile, which match nothing, and for what is not read.
+    pub fn for_request(json: &Value, request: &Request<'_>) -> Result<Self, SettingsError> {
+        let wanted = match Stage::of(request) {
+            Stage::Lint | Stage::Preserve => Wanted::None,
+            Stage::Feed => Wanted::All,
+            Stage::Restore => Wanted::Kind { group: &request.kind.group, kind: &request.kind.kind },
+        };
+        Self::read(json, Errors::new(false), wanted)
     }
 
-    fn read(json: &Value, mut errors: Errors) -> Result<Self, SettingsError> {
+    /// Whether settings in JSON text can have a restore rule for objects of the request's kind: those without one need not even
+    /// be parsed. Where they are not what is expected, they can.
+    pub fn may_restore(json: &str, request: &Request<'_>) -> bool {
+        let Ok(outline) = serde_json::from_str::<Option<Outline<'_>>>(json) else { return true };
+        let restore = outline.and_then(|outline| outline.restore);
+        let rules = restore.and_then(|restore| restore.rules).unwrap_or_default();
+        let names = |names: Option<Vec<Cow<'_, str>>>, name: &str| {
+            names.unwrap_or_default().iter().any(|known| known == name || known == ALL)
+        };
+        rules.into_iter().any(|rule| {
+            let matches = rule.matches.unwrap_or_default();
+            names(matches.api_groups, &request.kind.group) && names(matches.kinds, &request.kind.kind)
+        })
+    }
+
+    fn read(json: &Value, mut errors: Errors, wanted: Wanted<'_>) -> Result<Self, SettingsError> {
         let root = Object::new(
             json,
             Path::root(),
@@ -181,11 +207,39 @@ impl Settings {
             guard: root.choice("guard", &LEVELS, Level::default(), &mut errors),
             preserve: read_preserve(&root, &mut errors),
             feed: read_feed(&root, &mut errors),
-            restore: restore_rules::read(&root, &mut errors),
+            restore: restore_rules::read(&root, wanted, &mut errors),
         };
         let problems = errors.into_problems();
         if problems.is_empty() { Ok(settings) } else { Err(SettingsError(problems)) }
     }
+}
+
+/// What of the settings says which kinds have restore rules.
+#[derive(Deserialize)]
+struct Outline<'a> {
+    #[serde(borrow, default)]
+    restore: Option<RestoreOutline<'a>>,
+}
+
+#[derive(Deserialize)]
+struct RestoreOutline<'a> {
+    #[serde(borrow, default)]
+    rules: Option<Vec<RuleOutline<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct RuleOutline<'a> {
+    #[serde(borrow, default, rename = "match")]
+    matches: Option<MatchOutline<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MatchOutline<'a> {
+    #[serde(borrow, default)]
+    api_groups: Option<Vec<Cow<'a, str>>>,
+    #[serde(borrow, default)]
+    kinds: Option<Vec<Cow<'a, str>>>,
 }
 
 fn read_lint_kinds(root: &Object<'_>, errors: &mut Errors) -> Vec<InterpretedKind> {

@@ -1,10 +1,12 @@
 #!/bin/sh
 # Builds the policy module for wasm32-unknown-unknown by whichever way the machine offers, and prints its path.
-# Usage: build-policy.sh [cargo build options]
+# Usage: [PACKAGE=…] [PROFILE=…] build-policy.sh [cargo build options]
 set -eu
 cd "$(dirname "$0")/.."
 
 TARGET=wasm32-unknown-unknown
+PACKAGE="${PACKAGE:-stateful-failover}"
+PROFILE="${PROFILE:-policy}"
 say() { echo "build: $*" >&2; }
 
 has_rustup_target() {
@@ -13,6 +15,9 @@ has_rustup_target() {
 has_debian_sources() {
     [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && [ -d /usr/src/rustc-"$(/usr/bin/rustc --version | cut -d' ' -f2)" ]
 }
+# The stack is part of the memory that every instance gets; the default of 1 MiB is most of what an evaluation takes. All tests
+# of hostile input pass with half of this one.
+export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-C link-arg=-zstack-size=${STACK_SIZE:-131072}"
 mkdir -p target
 if ! has_rustup_target && ! has_debian_sources; then
     if command -v rustup >/dev/null && rustup target add "$TARGET" >target/rustup.log 2>&1; then
@@ -26,7 +31,7 @@ fi
 
 if has_rustup_target; then
     say "with the rustup target $TARGET"
-    cargo build --locked --package stateful-failover --lib --profile policy --target "$TARGET" "$@" >&2
+    cargo build --locked --package "$PACKAGE" --lib --profile "$PROFILE" --target "$TARGET" "$@" >&2
 else
     # Debian's compiler has no std for this target, but its sources: std is built along, without what prints backtraces.
     linker="$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld"
@@ -34,6 +39,6 @@ else
     [ -n "$linker" ] || { say "no linker for wasm; run: apt-get install lld-19"; exit 1; }
     say "with Debian's $(/usr/bin/rustc --version), std built from source"
     RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER="$linker" \
-        /usr/bin/cargo build --locked --package stateful-failover --lib --profile policy --target "$TARGET" -Zbuild-std=std,panic_abort -Zbuild-std-features= "$@" >&2
+        /usr/bin/cargo build --locked --package "$PACKAGE" --lib --profile "$PROFILE" --target "$TARGET" -Zbuild-std=std,panic_abort -Zbuild-std-features= "$@" >&2
 fi
-echo "target/$TARGET/policy/stateful_failover.wasm"
+echo "target/$TARGET/$PROFILE/$(echo "$PACKAGE" | tr - _).wasm"

@@ -127,9 +127,9 @@ impl Policy for Native {
     }
 
     fn validate(&self, request: &Value, settings: &Value, host: &Arc<Host>) -> Result<Answer> {
-        let settings = Settings::of_request(settings)?;
         let request = request.to_string();
         let request = Request::from_json(&request)?;
+        let settings = Settings::for_request(settings, &request)?;
         let verdict = stateful_failover::evaluate(&request, &settings, &host.as_ref());
         verdict.notes.iter().for_each(|note| host.note(note));
         Ok(serde_json::from_value(serde_json::to_value(ValidationResponse::from(verdict))?)?)

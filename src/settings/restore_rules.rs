@@ -13,15 +13,50 @@ use crate::restore::path::{Path, Segment};
 use crate::restore::rule::{As, Condition, Content, Edit, Expectation, Mode, OnUpdate, Rule};
 use crate::restore::variable::{BUILT_INS, Otherwise, Pattern, Source, Template, Variable, is_identifier};
 use crate::verdict::{chain, quote};
+use crate::workload_match::ALL;
 
 /// Most paths that all rules may have together.
 const MAX_PATHS: usize = 2000;
 
+/// Which rules are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wanted<'a> {
+    /// All of them.
+    All,
+    /// Those for objects of a kind.
+    Kind {
+        /// The API group.
+        group: &'a str,
+        /// The kind.
+        kind: &'a str,
+    },
+    /// None.
+    None,
+}
+
+impl Wanted<'_> {
+    /// Whether the rule in `item` is read. One that does not say its kinds is: that is an error.
+    fn includes(self, item: &Value) -> bool {
+        let names = |key: &str, name: &str| {
+            let names = item.get("match").and_then(|matches| matches.get(key)).and_then(Value::as_array);
+            names.is_none_or(|names| names.iter().any(|known| known == name || known == ALL))
+        };
+        match self {
+            Self::All => true,
+            Self::Kind { group, kind } => names("apiGroups", group) && names("kinds", kind),
+            Self::None => false,
+        }
+    }
+}
+
 /// Reads `restore.rules`.
-pub(super) fn read(root: &Object<'_>, errors: &mut Errors) -> Vec<Rule> {
+pub(super) fn read(root: &Object<'_>, wanted: Wanted<'_>, errors: &mut Errors) -> Vec<Rule> {
     let section = root.object("restore", &["rules"], errors);
     let mut rules: Vec<Rule> = Vec::new();
     for (item, path) in section.list("rules", errors) {
+        if !wanted.includes(item) {
+            continue;
+        }
         let Some(rule) = read_rule(item, path.clone(), errors) else { continue };
         if rules.iter().any(|earlier| earlier.name == rule.name) {
             errors.add(&path.field("name"), format_args!("{} is the name of an earlier rule", quote(&rule.name)));

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use serde_json::{Value, json};
-use stateful_failover::Settings;
+use stateful_failover::{Request, Settings};
 
 fn errors(settings: &Value) -> Vec<String> {
     match Settings::from_json(settings) {
@@ -74,5 +74,34 @@ fn settings_that_are_no_object() {
         [(json!([]), "a list"), (json!("x"), "a string"), (json!(1), "a number"), (json!(true), "a boolean")]
     {
         assert_eq!(errors(&settings), [format!("settings: is {found}, expected an object")]);
+    }
+}
+
+/// Rules that the request has no use for are not even read; as a whole, settings were checked before.
+#[test]
+fn a_request_reads_the_rules_of_its_kind() {
+    let settings = json!({"restore": {"rules": [{"name": "x", "match": {"apiGroups": ["apps"], "kinds": ["Deployment"]}, "set": "?"}]}});
+    let error = Settings::from_json(&settings).unwrap_err();
+    for (group, kind, reads) in [
+        ("apps", "Deployment", true),
+        ("work.karmada.io", "Work", true),
+        ("apps", "StatefulSet", false),
+        ("", "Deployment", false),
+        ("work.karmada.io", "ResourceBinding", false),
+        ("policy.karmada.io", "PropagationPolicy", false),
+    ] {
+        let text = json!({"kind": {"group": group, "kind": kind}, "operation": "CREATE"}).to_string();
+        let request = Request::from_json(&text).unwrap();
+        let read = Settings::for_request(&settings, &request);
+        assert_eq!(read.as_ref().err(), Some(&error).filter(|_| reads), "{group} {kind}");
+        let is_workload = !group.contains("karmada.io");
+        assert_eq!(Settings::may_restore(&settings.to_string(), &request), is_workload && reads, "{group} {kind}");
+    }
+    let request = Request::from_json(r#"{"kind": {"group": "a", "kind": "B"}}"#).unwrap();
+    let rules = |matches: &str| format!(r#"{{"restore": {{"rules": [{{"match": {matches}}}]}}}}"#);
+    assert!(Settings::may_restore(&rules(r#"{"apiGroups": ["a"], "kinds": ["*"]}"#), &request));
+    assert!(Settings::may_restore(&rules(r#"{"apiGroups": "a"}"#), &request), "what is not understood is looked at");
+    for settings in ["null", "{}", r#"{"restore": null}"#, r#"{"restore": {"rules": null}}"#] {
+        assert!(!Settings::may_restore(settings, &request), "{settings}");
     }
 }

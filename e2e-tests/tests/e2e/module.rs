@@ -28,6 +28,15 @@ fn imports_only_wapc_functions() {
     }
 }
 
+/// The policy server compiles the module when it starts, and keeps it in memory. Whoever needs more says for what: `make size`
+/// prints what each crate costs.
+#[test]
+fn the_size_has_a_budget() {
+    const BUDGET: usize = 1_010_000;
+    let size = module().len();
+    assert!(size <= BUDGET, "{size} bytes, the budget is {BUDGET}");
+}
+
 #[test]
 fn answers_the_protocol_version() {
     let answer = Module::built().call("protocol_version", b"", &Arc::default()).unwrap();
