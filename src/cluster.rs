@@ -22,6 +22,15 @@ pub struct Get<'a> {
 }
 
 impl Get<'_> {
+    /// Whether `candidate` is the object.
+    pub fn is_for(&self, candidate: &Value) -> bool {
+        let reference = ObjectReference::of(candidate);
+        candidate.get("apiVersion").and_then(Value::as_str) == Some(self.api_version)
+            && reference.kind == self.kind
+            && reference.namespace == self.namespace.unwrap_or_default()
+            && reference.name == self.name
+    }
+
     /// Kind and name for messages: ``ConfigMap `flink-dr/latest` ``.
     pub fn describe(&self) -> String {
         verdict::describe(self.kind, self.namespace.unwrap_or_default(), self.name)
@@ -94,13 +103,6 @@ pub struct Objects(pub Vec<Value>);
 
 impl Cluster for Objects {
     fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
-        let is_it = |candidate: &&Value| {
-            let reference = ObjectReference::of(candidate);
-            candidate.get("apiVersion").and_then(Value::as_str) == Some(object.api_version)
-                && reference.kind == object.kind
-                && reference.namespace == object.namespace.unwrap_or_default()
-                && reference.name == object.name
-        };
-        Ok(self.0.iter().find(is_it).cloned())
+        Ok(self.0.iter().find(|candidate| object.is_for(candidate)).cloned())
     }
 }

@@ -407,6 +407,21 @@ impl<'a> BindingReference<'a> {
         let permanent_id_label = BINDING_PERMANENT_ID;
         Self { kind: "ResourceBinding", namespace: Some(namespace), name, permanent_id_label }
     }
+
+    /// The reference of a whole binding.
+    pub fn of(binding: &'a Value) -> Self {
+        let reference = ObjectReference::of(binding);
+        Self::new(reference.namespace, reference.name)
+    }
+
+    /// The annotations by which a Work names it, as [`Work::binding`] reads them.
+    pub fn annotations(&self) -> Map<String, Value> {
+        let annotations = match self.namespace {
+            Some(namespace) => vec![(BINDING_NAMESPACE, namespace), (BINDING_NAME, self.name)],
+            None => vec![(CLUSTER_BINDING_NAME, self.name)],
+        };
+        annotations.into_iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect()
+    }
 }
 
 impl<'a> Work<'a> {
@@ -441,6 +456,11 @@ pub fn manifests_mut(work: &mut Value) -> &mut [Value] {
 /// `GenerateExecutionSpaceName`.
 pub fn cluster_of_namespace(namespace: &str) -> Option<&str> {
     namespace.strip_prefix(WORK_NAMESPACE_PREFIX).filter(|cluster| !cluster.is_empty())
+}
+
+/// The namespace of the Works for that member cluster.
+pub fn namespace_of_cluster(cluster: &str) -> String {
+    format!("{WORK_NAMESPACE_PREFIX}{cluster}")
 }
 
 fn names(items: Option<&Value>) -> Vec<&str> {

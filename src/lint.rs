@@ -101,9 +101,8 @@ pub fn find(policy: &Value, settings: &Settings) -> Vec<Finding> {
         }
         let without_health = kinds.iter().filter(|kind| !kind.interpretation.has_health && !kind.is_stateless());
         for kind in without_health.filter(|_| failover_type == FailoverType::Application) {
-            let problem =
-                format!("Karmada does not know when a {} is unhealthy, and never moves it for that", kind.kind);
-            add(Severity::Warning, path.clone(), problem, kind.interpretation_remedy());
+            let (problem, remedy) = unnoticed_failure(kind.api_version, kind.kind);
+            add(Severity::Warning, path.clone(), problem, remedy);
         }
         let rules = failover.rules(failover_type);
         let written = behavior.pointer("/statePreservation/rules").and_then(Value::as_array);
@@ -318,13 +317,6 @@ impl<'a> SelectedKind<'a> {
         karmada::is_stateless(ObjectReference { group, kind: self.kind, namespace: "", name: "" })
     }
 
-    fn interpretation_remedy(&self) -> String {
-        match shipped(self.api_version, self.kind) {
-            Some(file) => remedy_of(file),
-            None => WRITE_ONE.to_owned(),
-        }
-    }
-
     /// A rule that reads a field of the status that Karmada does not reflect.
     fn check_reflected(&self, root: &str) -> Option<(String, String)> {
         let is_reported_otherwise = matches!(root, "status" | "metadata" | "spec" | "kind" | "apiVersion");
@@ -340,6 +332,12 @@ impl<'a> SelectedKind<'a> {
         let remedy = if remedies.is_empty() { WRITE_ONE.to_owned() } else { remedies.join("; ") };
         Some((problem, remedy))
     }
+}
+
+/// What there is to say of a kind whose health Karmada does not know: the problem, and the remedy.
+pub fn unnoticed_failure(api_version: &str, kind: &str) -> (String, String) {
+    let problem = format!("Karmada does not know when a {kind} is unhealthy, and never moves it for that");
+    (problem, shipped(api_version, kind).map_or_else(|| WRITE_ONE.to_owned(), remedy_of))
 }
 
 const WRITE_ONE: &str = "write a ResourceInterpreterCustomization and list the kind in `lintKinds`";

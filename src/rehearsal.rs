@@ -1,5 +1,5 @@
 //! What Karmada's controllers would ask the API server when an application moves, and what the policy answers: a model of the
-//! controllers for the tools (the playground, the tests) that show a failover before it happens. The policy itself does not
+//! controllers for the tools (the playground, the command line tool) that show a failover before it happens. The policy itself does not
 //! use it, and the module does not contain it.
 //!
 //! The model covers one binding. Each method of [`Rehearsal`] is one act of one controller; the request that comes of it is
@@ -18,12 +18,10 @@ use thiserror::Error;
 
 use crate::cluster::{Cluster, Get, LookupError};
 use crate::jsonpath::JsonPath;
-use crate::karmada::{self, BINDING_API_VERSION, Binding, FailoverType, ObjectReference, PurgeMode};
+use crate::karmada::{self, BINDING_API_VERSION, Binding, BindingReference, FailoverType, ObjectReference, PurgeMode};
 use crate::labels::is_label_value;
 use crate::verdict::{Outcome, Verdict, quote};
 use crate::{Request, Settings, evaluate, metadata};
-
-const PERMANENT_ID: &str = "resourcebinding.karmada.io/permanent-id";
 
 /// Why an act of a controller did not take place.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -81,9 +79,10 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
         objects: &'a C,
         injection: bool,
     ) -> Self {
-        if metadata::label(&binding, PERMANENT_ID).is_none() {
+        let label = BindingReference::of(&binding).permanent_id_label;
+        if metadata::label(&binding, label).is_none() {
             // A binding without metadata stays without the label; then its Works have none either.
-            let _ = metadata::set_label(&mut binding, PERMANENT_ID, "00000000-0000-4000-8000-000000000001");
+            let _ = metadata::set_label(&mut binding, label, "00000000-0000-4000-8000-000000000001");
         }
         prune(&mut template);
         Self { settings, objects, injection, template, binding, works: BTreeMap::new(), steps: Vec::new() }
@@ -132,9 +131,15 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
         let behavior = binding.failover().and_then(|failover| failover.behavior(failover_type));
         let purge_mode = behavior.and_then(|behavior| behavior.get("purgeMode")).and_then(Value::as_str);
         let purge_mode = purge_mode.unwrap_or("Gracefully");
-        let (reason, producer) = match failover_type {
-            FailoverType::Application => ("ApplicationFailure", "resource-binding-application-failover-controller"),
-            FailoverType::Cluster => ("TaintUntolerated", "TaintManager"),
+        let is_namespaced = BindingReference::of(&self.binding).namespace.is_some();
+        let (reason, producer) = match (failover_type, is_namespaced) {
+            (FailoverType::Application, true) => {
+                ("ApplicationFailure", "resource-binding-application-failover-controller")
+            }
+            (FailoverType::Application, false) => {
+                ("ApplicationFailure", "cluster-resource-binding-application-failover-controller")
+            }
+            (FailoverType::Cluster, _) => ("TaintUntolerated", "TaintManager"),
         };
         let mut task = json!({"fromCluster": from, "purgeMode": purge_mode, "reason": reason, "producer": producer});
         if failover_type == FailoverType::Application && PurgeMode::from_name(purge_mode) == Some(PurgeMode::Never) {
@@ -229,25 +234,16 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
     }
 
     fn work(&self, cluster: &str, manifest: Value) -> Value {
-        let resource = ObjectReference::of(&self.binding);
-        let annotations = match resource.namespace {
-            "" => json!({"clusterresourcebinding.karmada.io/name": resource.name}),
-            namespace => json!({
-                "resourcebinding.karmada.io/namespace": namespace,
-                "resourcebinding.karmada.io/name": resource.name,
-            }),
-        };
-        let labels = self.binding.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
-        let labels: Map<String, Value> = labels
-            .filter(|(key, _)| key.ends_with("resourcebinding.karmada.io/permanent-id"))
-            .map(|(key, id)| (key.clone(), id.clone()))
-            .collect();
+        let binding = BindingReference::of(&self.binding);
+        let label = binding.permanent_id_label;
+        let labels: Map<String, Value> =
+            metadata::label(&self.binding, label).map(|id| (label.to_owned(), Value::from(id))).into_iter().collect();
         json!({
             "apiVersion": "work.karmada.io/v1alpha1",
             "kind": "Work",
             "metadata": {
-                "name": resource.name, "namespace": format!("karmada-es-{cluster}"),
-                "labels": labels, "annotations": annotations,
+                "name": binding.name, "namespace": karmada::namespace_of_cluster(cluster),
+                "labels": labels, "annotations": binding.annotations(),
             },
             "spec": {"workload": {"manifests": [manifest]}},
         })
@@ -267,13 +263,12 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
         let request = request(object, old);
         let verdict = self.decide(&request);
         let step = Step { request, verdict, binding: self.binding.clone() };
-        let stored = step.stored().cloned();
-        let denied = match &step.verdict.outcome {
-            Outcome::Deny { message, .. } => message.clone(),
-            Outcome::Accept | Outcome::Mutate(_) => String::new(),
+        let stored = match &step.verdict.outcome {
+            Outcome::Deny { message, .. } => Err(Stop::Denied(message.clone())),
+            Outcome::Accept | Outcome::Mutate(_) => Ok(step.stored().cloned().unwrap_or_default()),
         };
         self.steps.push(step);
-        stored.ok_or(Stop::Denied(denied))
+        stored
     }
 
     fn decide(&self, request: &Value) -> Verdict {
@@ -294,12 +289,7 @@ struct WithBinding<'a, C> {
 
 impl<C: Cluster> Cluster for WithBinding<'_, C> {
     fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
-        let reference = ObjectReference::of(self.binding);
-        let is_binding = object.api_version == BINDING_API_VERSION
-            && object.kind == reference.kind
-            && object.name == reference.name
-            && object.namespace.unwrap_or_default() == reference.namespace;
-        if is_binding { Ok(Some(self.binding.clone())) } else { self.others.get(object) }
+        if object.is_for(self.binding) { Ok(Some(self.binding.clone())) } else { self.others.get(object) }
     }
 }
 
@@ -307,10 +297,10 @@ impl<C: Cluster> Cluster for WithBinding<'_, C> {
 pub fn binding_of(policy: &Value, template: &Value, clusters: &[&str]) -> Value {
     let resource = ObjectReference::of(template);
     let name = format!("{}-{}", resource.name, resource.kind).to_lowercase().replace(':', ".");
+    let BindingReference { kind, namespace, .. } = BindingReference::new(resource.namespace, &name);
     let mut metadata = json!({"name": name, "labels": {}});
-    let kind = if resource.namespace.is_empty() { "ClusterResourceBinding" } else { "ResourceBinding" };
-    if !resource.namespace.is_empty() {
-        *field(&mut metadata, "namespace") = Value::from(resource.namespace);
+    if let Some(namespace) = namespace {
+        *field(&mut metadata, "namespace") = Value::from(namespace);
     }
     let mut spec = json!({
         "resource": {

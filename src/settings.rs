@@ -186,7 +186,7 @@ impl Settings {
         let restore = outline.and_then(|outline| outline.restore);
         let rules = restore.and_then(|restore| restore.rules).unwrap_or_default();
         let names = |names: Option<Vec<Cow<'_, str>>>, name: &str| {
-            names.unwrap_or_default().iter().any(|known| known == name || known == ALL)
+            names.is_none_or(|names| names.iter().any(|known| known == name || known == ALL))
         };
         rules.into_iter().any(|rule| {
             let matches = rule.matches.unwrap_or_default();

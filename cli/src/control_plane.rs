@@ -96,35 +96,71 @@ impl ControlPlane {
         scopes
     }
 
-    /// One page of bindings, where the last one ended at `after`; with the place where this one ends, and how many are left.
+    /// Calls `visit` with the selected bindings, page by page.
     ///
     /// # Errors
-    /// The API server has no answer.
-    pub async fn bindings(
-        &self,
-        kind: BindingKind,
-        namespace: Option<&str>,
-        after: Option<&str>,
-    ) -> Result<Page, Failure> {
-        let api = kind.api();
-        let mut params = ListParams::default().limit(PAGE);
-        params.continue_token = after.map(str::to_owned);
-        let list = self.list(&api, namespace, &params).await.map_err(|error| Failure::api(&plural(&api), &error))?;
-        Ok(Page::of(list, &api))
+    /// A binding that was named does not exist, or the API server has no answer.
+    pub async fn for_each_page(&self, selection: &Selection, mut visit: impl AsyncFnMut(Page)) -> Result<(), Failure> {
+        if !selection.names.is_empty() {
+            let items = self.named(selection).await?;
+            visit(Page { items, after: None, left: 0 }).await;
+            return Ok(());
+        }
+        for (kind, namespace) in self.scopes(selection) {
+            self.pages(&kind.api(), namespace, &mut visit).await?;
+        }
+        Ok(())
     }
 
-    /// One binding; `None` where it does not exist.
-    ///
-    /// # Errors
-    /// The API server has no answer.
-    pub async fn binding(
+    async fn pages(
         &self,
-        kind: BindingKind,
+        api: &ApiResource,
         namespace: Option<&str>,
-        name: &str,
-    ) -> Result<Option<Value>, Failure> {
-        let api = kind.api();
-        self.get(&api, namespace, name).await.map_err(|error| Failure::api(&plural(&api), &error))
+        visit: &mut impl AsyncFnMut(Page),
+    ) -> Result<(), Failure> {
+        let mut after = None;
+        loop {
+            let mut params = ListParams::default().limit(PAGE);
+            params.continue_token = after;
+            let list = self.list(api, namespace, &params).await.map_err(|error| Failure::api(&plural(api), &error))?;
+            let page = Page::of(list, api);
+            after = page.after.clone();
+            visit(page).await;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn named(&self, selection: &Selection) -> Result<Vec<Value>, Failure> {
+        if selection.all_namespaces {
+            return Err(Failure::new(
+                format!("{} can't be looked for in all namespaces", selection.names.join(", ")),
+                "name a namespace with -n, or leave the names out",
+            ));
+        }
+        let scopes = self.scopes(selection);
+        let mut bindings = Vec::new();
+        for name in &selection.names {
+            let before = bindings.len();
+            for (kind, namespace) in &scopes {
+                let api = kind.api();
+                let found = self.get(&api, *namespace, name).await;
+                bindings.extend(found.map_err(|error| Failure::api(&plural(&api), &error))?);
+            }
+            if bindings.len() == before {
+                let places = scopes.iter().map(|(_, namespace)| match namespace {
+                    Some(namespace) => format!("ResourceBinding in namespace {namespace}"),
+                    None => "ClusterResourceBinding".to_owned(),
+                });
+                let places = places.collect::<Vec<_>>().join(", and no ");
+                return Err(Failure::new(
+                    format!("there is no {places} of the name {name}"),
+                    "look the name up with `kubectl get resourcebindings -A`: it is the resource's with its kind, as in clicks-flinkdeployment",
+                ));
+            }
+        }
+        Ok(bindings)
     }
 
     /// All member clusters.
@@ -134,18 +170,8 @@ impl ControlPlane {
     pub async fn clusters(&self) -> Result<Vec<Value>, Failure> {
         let api = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.karmada.io", "v1alpha1", "Cluster"));
         let mut clusters = Vec::new();
-        let mut after = None;
-        loop {
-            let mut params = ListParams::default().limit(PAGE);
-            params.continue_token = after;
-            let list = self.list(&api, None, &params).await.map_err(|error| Failure::api(&plural(&api), &error))?;
-            let page = Page::of(list, &api);
-            clusters.extend(page.items);
-            after = page.after;
-            if after.is_none() {
-                return Ok(clusters);
-            }
-        }
+        self.pages(&api, None, &mut async |page: Page| clusters.extend(page.items)).await?;
+        Ok(clusters)
     }
 
     /// The object, as a lookup of the policy answers.

@@ -1,7 +1,6 @@
 //! `history`: the failovers that there were.
 
 use futures::StreamExt as _;
-use indicatif::ProgressBar;
 use kube::Api;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event};
@@ -14,8 +13,7 @@ use crate::Ending;
 use crate::arguments::{Connection, Format, History};
 use crate::control_plane::{BindingKind, ControlPlane};
 use crate::failure::{Failure, chain};
-use crate::output::{Tone, print, print_structured, table};
-use crate::rehearse::for_each_page;
+use crate::output::{Tone, print, print_structured, short, table};
 
 /// One failover of a binding.
 #[derive(Debug, PartialEq, Serialize)]
@@ -36,15 +34,15 @@ pub async fn run(connection: &Connection, arguments: &History) -> Result<Ending,
     let control_plane = ControlPlane::connect(connection).await?;
     let mut rows = Vec::new();
     let mut problems = Vec::new();
-    for_each_page(&control_plane, &arguments.selection, &ProgressBar::hidden(), async |bindings: Vec<Value>| {
-        for binding in &bindings {
+    let pages = control_plane.for_each_page(&arguments.selection, async |page| {
+        for binding in &page.items {
             match rows_of(binding) {
                 Ok(found) => rows.extend(found),
                 Err(problem) => problems.push(problem),
             }
         }
-    })
-    .await?;
+    });
+    pages.await?;
     // Records without a time are younger than Karmada's first look at their task, or moves.
     rows.sort_by(|a, b| {
         let time = |row: &Row| (row.record.time.is_none(), row.record.time.clone());
@@ -136,9 +134,9 @@ fn show(rows: &[Row], format: Format, has_header: bool) -> Result<(), Failure> {
             _ => Tone::Plain,
         };
         let plain = |text: &str| (text.to_owned(), Tone::Plain);
-        let alias = |alias: &String| alias.rsplit('/').next().unwrap_or(alias).to_owned();
-        let state: Vec<String> = record.state.iter().map(|(name, value)| format!("{}={value}", alias(name))).collect();
-        let missing: Vec<String> = record.missing.keys().map(alias).collect();
+        let state: Vec<String> =
+            record.state.iter().map(|(alias, value)| format!("{}={value}", short(alias))).collect();
+        let missing: Vec<&str> = record.missing.keys().map(|alias| short(alias)).collect();
         let mut cells = vec![
             plain(namespace),
             plain(binding),

@@ -69,6 +69,11 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<(String, Tone)>
     table
 }
 
+/// An alias without its prefix, as tables have room for.
+pub fn short(alias: &str) -> &str {
+    alias.rsplit('/').next().unwrap_or(alias)
+}
+
 /// What came from a cluster must not move a terminal's cursor.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

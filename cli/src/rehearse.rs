@@ -12,17 +12,18 @@ use serde_json::Value;
 use stateful_failover::Settings;
 use stateful_failover::cluster::LookupError;
 use stateful_failover::history::{History, Record};
-use stateful_failover::interpreted_kinds::{Interpretation, shipped};
+use stateful_failover::interpreted_kinds::Interpretation;
 use stateful_failover::karmada::{Binding, FailoverType, ObjectReference, is_stateless};
+use stateful_failover::lint::unnoticed_failure;
 use stateful_failover::rehearsal::scenario::restored;
 use stateful_failover::rehearsal::{Rehearsal, Stop};
 use stateful_failover::state::{self, State};
 
 use crate::Ending;
-use crate::arguments::{Connection, Format, Rehearse, Selection};
-use crate::control_plane::{BindingKind, ControlPlane, Found, Lookups};
+use crate::arguments::{Connection, Format, Rehearse};
+use crate::control_plane::{ControlPlane, Found, Lookups};
 use crate::failure::{Failure, chain};
-use crate::output::{Tone, one_line, print, print_structured, table};
+use crate::output::{Tone, one_line, print, print_structured, short, table};
 use crate::{placement, settings};
 
 /// How many templates are read at once.
@@ -106,10 +107,13 @@ pub async fn run(connection: &Connection, arguments: &Rehearse) -> Result<Ending
     };
     let mut rehearsed = Vec::new();
     let mut without_rules = 0;
+    let mut seen = 0;
     let progress = progress();
-    for_each_page(&control_plane, &arguments.selection, &progress, async |bindings: Vec<Value>| {
+    let pages = control_plane.for_each_page(&arguments.selection, async |page| {
+        seen += page.items.len() as u64;
+        progress.set_length(seen + page.left);
         let (with_rules, others): (Vec<Value>, Vec<Value>) =
-            bindings.into_iter().partition(|binding| !context.failovers(Binding::new(binding)).is_empty());
+            page.items.into_iter().partition(|binding| !context.failovers(Binding::new(binding)).is_empty());
         without_rules += others.len();
         progress.inc(others.len() as u64);
         let mut rows =
@@ -118,8 +122,8 @@ pub async fn run(connection: &Connection, arguments: &Rehearse) -> Result<Ending
             progress.inc(1);
             rehearsed.extend(rows);
         }
-    })
-    .await?;
+    });
+    pages.await?;
     progress.finish_and_clear();
     rehearsed
         .sort_by(|a, b| (&a.namespace, &a.binding, &a.from, &a.to).cmp(&(&b.namespace, &b.binding, &b.from, &b.to)));
@@ -138,72 +142,6 @@ fn progress() -> ProgressBar {
         progress.set_style(style);
     }
     progress
-}
-
-/// Calls `visit` with the selected bindings, page by page.
-///
-/// # Errors
-/// A binding that was named does not exist, or the API server has no answer.
-pub async fn for_each_page(
-    control_plane: &ControlPlane,
-    selection: &Selection,
-    progress: &ProgressBar,
-    mut visit: impl AsyncFnMut(Vec<Value>),
-) -> Result<(), Failure> {
-    let scopes = control_plane.scopes(selection);
-    if !selection.names.is_empty() {
-        return visit_named(control_plane, selection, &scopes, visit).await;
-    }
-    let mut seen = 0;
-    for (kind, namespace) in scopes {
-        let mut after = None;
-        loop {
-            let page = control_plane.bindings(kind, namespace, after.as_deref()).await?;
-            seen += page.items.len() as u64;
-            progress.set_length(seen + page.left);
-            visit(page.items).await;
-            after = page.after;
-            if after.is_none() {
-                break;
-            }
-        }
-    }
-    Ok(())
-}
-
-async fn visit_named(
-    control_plane: &ControlPlane,
-    selection: &Selection,
-    scopes: &[(BindingKind, Option<&str>)],
-    mut visit: impl AsyncFnMut(Vec<Value>),
-) -> Result<(), Failure> {
-    for name in &selection.names {
-        let mut found = Vec::new();
-        for (kind, namespace) in scopes {
-            if let (BindingKind::ResourceBinding, None) = (kind, namespace) {
-                return Err(Failure::new(
-                    "names can't be looked for in all namespaces",
-                    "name a namespace with -n, or leave the names out",
-                ));
-            }
-            found.extend(control_plane.binding(*kind, *namespace, name).await?);
-        }
-        if found.is_empty() {
-            let places: Vec<String> = scopes
-                .iter()
-                .map(|(_, namespace)| match namespace {
-                    Some(namespace) => format!("ResourceBinding in namespace {namespace}"),
-                    None => "ClusterResourceBinding".to_owned(),
-                })
-                .collect();
-            return Err(Failure::new(
-                format!("there is no {} of the name {name}", places.join(", and no ")),
-                "look the name up with `kubectl get resourcebindings -A`: it is the resource's with its kind, as in clicks-flinkdeployment",
-            ));
-        }
-        visit(found).await;
-    }
-    Ok(())
 }
 
 /// What all failovers are rehearsed with.
@@ -261,7 +199,8 @@ impl Context<'_> {
                 if targets.is_empty() || problem.is_some() {
                     let mut row = Rehearsed::new(binding, failover_type, from, None);
                     row.block(problem.clone().unwrap_or_else(|| {
-                        format!("the placement allows no other cluster than {from}; add one to its clusterAffinity")
+                        let clusters = view.clusters().join(" and ");
+                        format!("the placement allows no other cluster than {clusters}; add one to its clusterAffinity")
                     }));
                     merge(&mut rows, row);
                     continue;
@@ -291,7 +230,7 @@ impl Context<'_> {
         let described = Binding::new(binding).resource();
         match found {
             Ok(Some(template)) => Ok(template),
-            Ok(None) => Err(format!("{described} does not exist; the binding will go too")),
+            Ok(None) => Err(format!("{described} does not exist; apply it again, or let Karmada remove the binding")),
             Err(LookupError::Forbidden) => {
                 Err(format!("{described} can't be read: forbidden; ask for a role with get on it"))
             }
@@ -350,7 +289,7 @@ impl Context<'_> {
                 "state is fed to one cluster only, and it runs in several; choose one with {spreadByField: cluster, maxGroups: 1}"
                     .to_owned()
             } else {
-                "the state is not fed; see the warnings".to_owned()
+                format!("{} is not fed its state; the warnings below say why", row.resource)
             });
         } else if row.restored.is_empty() && !self.is_restored_elsewhere {
             let kind = row.resource.split('/').next().unwrap_or_default();
@@ -374,13 +313,8 @@ impl Context<'_> {
         let kind = Binding::new(binding).resource().kind;
         let known = Interpretation::of(api_version, kind, &self.settings.lint_kinds);
         if failover_type == FailoverType::Application && !known.has_health {
-            let remedy = match shipped(api_version, kind) {
-                Some(file) => format!("apply deploy/interpreters/{file}, and list the kind in `lintKinds`"),
-                None => "interpret its health by a customization, and list the kind in `lintKinds`".to_owned(),
-            };
-            row.degrade(format!(
-                "Karmada does not know when a {kind} is unhealthy, and never moves it for that; {remedy}"
-            ));
+            let (problem, remedy) = unnoticed_failure(api_version, kind);
+            row.degrade(format!("{problem}; {remedy}"));
         }
     }
 
@@ -481,9 +415,8 @@ fn time(value: &Value) -> Option<Timestamp> {
 fn as_table(rows: &[Rehearsed], without_rules: usize, format: Format) -> String {
     let plain = |text: &str| (text.to_owned(), Tone::Plain);
     let state = |row: &Rehearsed| {
-        let values =
-            row.state.iter().map(|(alias, value)| format!("{}={value}", alias.rsplit('/').next().unwrap_or(alias)));
-        let missing = row.missing.keys().map(|alias| format!("{} missing", alias.rsplit('/').next().unwrap_or(alias)));
+        let values = row.state.iter().map(|(alias, value)| format!("{}={value}", short(alias)));
+        let missing = row.missing.keys().map(|alias| format!("{} missing", short(alias)));
         values.chain(missing).collect::<Vec<_>>().join(" ")
     };
     let restored = |row: &Rehearsed| {

@@ -49,7 +49,6 @@ export function chain(play: Play, workload: string, hasSecondMove: boolean): Ste
   let move = 0;
   let kind: Kind = "policy";
   let binding = "";
-  let started = "";
   for (const played of play.acts) {
     [kind, move] = place(played, kind, move);
     const id = move > 1 && kind !== "policy" && kind !== "source" ? `${kind}-2` : kind;
@@ -58,10 +57,9 @@ export function chain(play: Play, workload: string, hasSecondMove: boolean): Ste
     if (current && cluster && kind === "cluster" && played.act === "report") current.title = cluster;
     current?.acts.push(present(played, binding));
     binding = played.binding;
-    if (played.act === "writeWork" && kind === "work") started = played.clusters.at(-1) ?? "";
   }
   const last = hasSecondMove ? find("cluster-2") : find("cluster");
-  if (last && started && play.outcome.started) {
+  if (last && play.outcome.started) {
     last.title = play.outcome.cluster;
     last.acts.unshift({
       title: `The object in ${play.outcome.cluster}, beside its template`,
@@ -72,10 +70,9 @@ export function chain(play: Play, workload: string, hasSecondMove: boolean): Ste
     });
   }
   for (const current of steps) {
-    const marks = current.acts.map((act) => act.mark);
-    current.mark = order.filter((mark) => marks.includes(mark)).pop() ?? "waiting";
+    current.mark = order.findLast((mark) => current.acts.some((act) => act.mark === mark)) ?? "waiting";
   }
-  const reached = steps.filter((current) => current.acts.length).pop();
+  const reached = steps.findLast((current) => current.acts.length);
   if (play.outcome.stop && reached && reached.mark !== "denied") {
     // Karmada itself does not go on: nothing was asked.
     const next = steps[steps.indexOf(reached) + 1] ?? reached;

@@ -11,6 +11,7 @@ use crate::cluster::Cluster;
 use crate::interpreted_kinds::{Interpretation, REFLECTED_ANNOTATIONS};
 use crate::jsonpath::JsonPath;
 use crate::karmada::{Binding, Failover, FailoverType, PurgeMode};
+use crate::lint::unnoticed_failure;
 use crate::restore::record::RECORD_ANNOTATION;
 use crate::state::{self, State, StateRule};
 use crate::{json, metadata};
@@ -229,10 +230,9 @@ impl Scenario {
         }
         let failover_type = self.cause.failover_type();
         if self.cause == Cause::Application && !self.interpretation(settings).has_health {
-            let (_, kind) = self.kind();
-            return Err(Stop::Karmada(format!(
-                "Karmada does not know when a {kind} is unhealthy, and never moves it for that"
-            )));
+            let (api_version, kind) = self.kind();
+            let (problem, remedy) = unnoticed_failure(api_version, kind);
+            return Err(Stop::Karmada(format!("{problem}; {remedy}")));
         }
         recorder.evict(source, failover_type)?;
         if let Some(survivor) = survivor {
