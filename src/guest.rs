@@ -6,12 +6,10 @@ use kubewarden_policy_sdk::protocol_version_guest;
 pub use kubewarden_policy_sdk::response::ValidationResponse;
 use kubewarden_policy_sdk::settings::SettingsValidationResponse;
 use kubewarden_policy_sdk::wapc_guest::{CallResult, host_call, register_function};
-use serde::Deserialize;
 use serde_json::json as json_value;
-use serde_json::value::RawValue;
 
 use crate::verdict::{Outcome, Verdict};
-use crate::{Request, Settings, Stage, evaluate, json};
+use crate::{Settings, decide};
 use host::Host;
 
 /// Called by the host once the module is instantiated.
@@ -23,57 +21,53 @@ pub extern "C" fn wapc_init() {
     register_function("protocol_version", protocol_version_guest);
 }
 
-/// What the host calls `validate` with.
-#[derive(Deserialize)]
-struct Payload<'a> {
-    #[serde(borrow)]
-    request: Request<'a>,
-    #[serde(borrow, default)]
-    settings: Option<&'a RawValue>,
-}
-
 /// Decides a request. Whatever is wrong with the payload is a denial with a message; an error here would be an internal
 /// error of the server to the user.
 pub fn validate(payload: &[u8]) -> CallResult {
-    let verdict = decide(payload);
+    let verdict = decide(payload, &Host);
     for note in &verdict.notes {
         // Log lines are filtered on the host, so each costs a call; notes are few.
         log_debug(note);
     }
-    Ok(serde_json::to_vec(&ValidationResponse::from(verdict))?)
+    respond(verdict)
 }
 
-fn decide(payload: &[u8]) -> Verdict {
-    let payload: Payload<'_> = match serde_json::from_slice(payload) {
-        Ok(payload) => payload,
-        Err(error) => {
-            return Verdict::deny(format!("cannot read the request that the policy engine sent: {error}"));
+/// The response in the form of the SDK, with the object's text as it is.
+///
+/// # Errors
+/// None is known: responses hold nothing but text.
+pub fn respond<Object: ToString>(verdict: Verdict<Object>) -> CallResult {
+    let (message, code, object) = match verdict.outcome {
+        Outcome::Accept => (None, None, None),
+        Outcome::Mutate(object) => (None, None, Some(object)),
+        Outcome::Deny { message, code } => (Some(message), Some(code), None),
+    };
+    let audit_annotations = verdict.audit_annotations.into_iter().map(|(stage, text)| (stage.to_owned(), text));
+    let response = ValidationResponse {
+        accepted: message.is_none(),
+        message,
+        code,
+        mutated_object: None,
+        audit_annotations: Some(audit_annotations.collect())
+            .filter(|annotations: &std::collections::HashMap<_, _>| !annotations.is_empty()),
+        warnings: Some(verdict.warnings).filter(|warnings| !warnings.is_empty()),
+    };
+    let mut response = serde_json::to_vec(&response)?;
+    if let Some(object) = object {
+        const NO_OBJECT: &[u8] = br#""mutated_object":null"#;
+        if let Some(at) = response.windows(NO_OBJECT.len()).position(|window| window == NO_OBJECT) {
+            let end = at + NO_OBJECT.len();
+            response.splice(end - b"null".len()..end, object.to_string().into_bytes());
         }
-    };
-    let Payload { request, settings } = payload;
-    // What no stage reads is let go before anything else is parsed.
-    if !request.is_write() {
-        return Verdict::accept();
     }
-    let settings = settings.map_or("null", RawValue::get);
-    if Stage::of(&request) == Stage::Restore && !Settings::may_restore(settings, &request) {
-        return Verdict::accept();
-    }
-    let settings = match json::parse(settings) {
-        Ok(settings) => settings,
-        Err(error) => return Verdict::deny(format!("cannot read the policy's settings: {error}")),
-    };
-    match Settings::for_request(&settings, &request) {
-        Ok(settings) => evaluate(&request, &settings, &Host),
-        Err(error) => Verdict::deny(format!("the policy's settings are not valid: {error}")),
-    }
+    Ok(response)
 }
 
 /// Checks settings, and reports all that is wrong with them.
 pub fn validate_settings(payload: &[u8]) -> CallResult {
     let text = std::str::from_utf8(payload).map_err(|error| format!("the settings are not valid JSON: {error}"));
     let settings =
-        text.and_then(|text| json::parse(text).map_err(|error| format!("the settings are not valid JSON: {error}")));
+        text.and_then(|text| serde_json::from_str(text).map_err(|error| format!("the settings are not valid JSON: {error}")));
     let checked = settings.and_then(|settings| Settings::from_json(&settings).map_err(|error| error.to_string()));
     let response = SettingsValidationResponse { valid: checked.is_ok(), message: checked.err() };
     Ok(serde_json::to_vec(&response)?)
@@ -86,24 +80,4 @@ fn log_debug(note: &str) {
     });
     // A host that takes no log lines is no reason to fail a request.
     let _ = host_call("kubewarden", "tracing", "log", line.to_string().as_bytes());
-}
-
-impl From<Verdict> for ValidationResponse {
-    fn from(verdict: Verdict) -> Self {
-        let (message, code, mutated_object) = match verdict.outcome {
-            Outcome::Accept => (None, None, None),
-            Outcome::Mutate(object) => (None, None, Some(object)),
-            Outcome::Deny { message, code } => (Some(message), Some(code), None),
-        };
-        let audit_annotations = verdict.audit_annotations.into_iter().map(|(stage, text)| (stage.to_owned(), text));
-        Self {
-            accepted: message.is_none(),
-            message,
-            code,
-            mutated_object,
-            audit_annotations: Some(audit_annotations.collect())
-                .filter(|annotations: &std::collections::HashMap<_, _>| !annotations.is_empty()),
-            warnings: Some(verdict.warnings).filter(|warnings| !warnings.is_empty()),
-        }
-    }
 }

@@ -10,7 +10,6 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::json;
 use crate::karmada::{Binding, FailoverType, PurgeMode, Task};
 use crate::metadata;
 use crate::state::State;
@@ -293,7 +292,7 @@ impl History {
     /// [`HistoryError`], where the annotation does not hold one.
     pub fn read(binding: &Value) -> Result<Self, HistoryError> {
         let Some(text) = metadata::annotation(binding, HISTORY_ANNOTATION) else { return Ok(Self::default()) };
-        let Ok(Value::Array(records)) = json::parse(text) else { return Err(HistoryError) };
+        let Ok(Value::Array(records)) = serde_json::from_str(text) else { return Err(HistoryError) };
         let records: Option<Vec<Record>> = records.into_iter().map(Record::read).collect();
         records.map(|records| Self { records }).ok_or(HistoryError)
     }

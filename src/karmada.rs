@@ -9,6 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::json::Fields;
 use crate::metadata;
 use crate::verdict::describe;
 
@@ -161,6 +162,24 @@ impl<'a> Failover<'a> {
 /// A ResourceBinding or ClusterResourceBinding.
 #[derive(Debug, Clone, Copy)]
 pub struct Binding<'a>(&'a Value);
+
+/// What [`Binding`] reads but the statuses.
+pub fn binding_fields() -> Fields {
+    let mut fields = metadata::fields();
+    for name in ["clusters", "failover", "gracefulEvictionTasks", "requiredBy", "resource"] {
+        fields.member("spec").member(name).set_whole();
+    }
+    fields
+}
+
+/// What [`Binding`] reads with the statuses of the application in these clusters, and of the others the health.
+pub fn binding_fields_with_statuses(clusters: Vec<String>) -> Fields {
+    let mut fields = binding_fields();
+    let statuses = fields.at("status.aggregatedStatus");
+    statuses.each();
+    statuses.set_whole_items_with("clusterName", clusters);
+    fields
+}
 
 impl<'a> Binding<'a> {
     /// The view of `binding`.
@@ -422,6 +441,13 @@ impl<'a> BindingReference<'a> {
         };
         annotations.into_iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect()
     }
+}
+
+/// What [`Work`] reads, and of each manifest these fields.
+pub fn work_fields(of_manifest: Fields) -> Fields {
+    let mut fields = metadata::fields();
+    *fields.at("spec.workload.manifests").each() = of_manifest;
+    fields
 }
 
 impl<'a> Work<'a> {

@@ -57,6 +57,7 @@ pub use verdict::{Outcome, Verdict};
 
 use serde_json::Value;
 
+use json::{Document, Fields, NotRead};
 use karmada::{POLICY_GROUP, WORK_GROUP};
 use request::RequestError;
 use verdict::chain;
@@ -81,6 +82,27 @@ impl Stage {
     }
 }
 
+/// Decides what an engine sends: `{"request": {…}, "settings": {…}}`, as Kubewarden's `validate` does. Whatever is wrong with it is
+/// a denial with a message; an error would be an internal error of the policy server to the user.
+pub fn decide(payload: &[u8], cluster: &impl Cluster) -> Verdict<String> {
+    let payload = std::str::from_utf8(payload).map_err(|error| error.to_string());
+    let (request, settings) =
+        match payload.and_then(|payload| request::read_payload(payload).map_err(|error| chain(&error))) {
+            Ok(payload) => payload,
+            Err(error) => {
+                return Verdict::deny(format!("cannot read the request that the policy engine sent: {error}"));
+            }
+        };
+    // What no stage reads is let go before the settings are read.
+    if !request.is_write() {
+        return Verdict::accept();
+    }
+    match Settings::for_request(settings, &request) {
+        Ok(settings) => evaluate(&request, &settings, cluster),
+        Err(error) => Verdict::deny(error.to_string()),
+    }
+}
+
 /// Decides one admission request.
 ///
 /// Deterministic, the same on a dry run, and idempotent: evaluating a request on its own result accepts it as it is.
@@ -88,8 +110,8 @@ impl Stage {
 /// came, as does whatever the policy does not understand.
 ///
 /// A request costs at most two lookups in the stage `feed` (the second for a dependent of an application), one for each
-/// ConfigMap in `restore`, and no others.
-pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Cluster) -> Verdict {
+/// ConfigMap in `restore`, and none in other stages.
+pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Cluster) -> Verdict<String> {
     if !request.is_write() {
         return Verdict::accept();
     }
@@ -97,43 +119,92 @@ pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Clust
     if stage == Stage::Restore && settings.restore.is_empty() {
         return Verdict::accept();
     }
-    if request.is_terminating() {
-        return Verdict::accept();
-    }
-    let verdict = match objects(request) {
-        Ok(Some((object, old))) => {
-            let old = old.as_ref();
-            match stage {
-                Stage::Lint => lint::review(&object, old, &request.describe(), settings),
-                Stage::Preserve => review_binding(&object, old, settings),
-                Stage::Feed => review_work(request, &object, old, settings, cluster),
-                Stage::Restore => restore::review(request, &object, old, &settings.restore, cluster),
-            }
-        }
-        Ok(None) => Verdict::accept(),
-        Err(error) => Verdict::deny(format!("{}: {}", request.describe(), chain(&error))),
+    let verdict = match review(stage, request, settings, cluster, &|parts| parts) {
+        // What makes a change that goes beyond what was read, two members of the same name for instance, is rare.
+        Err(ReviewError::NotRead) => review(stage, request, settings, cluster, &|_| Fields::whole()),
+        verdict => verdict,
     };
+    let verdict = verdict.unwrap_or_else(|error| match error {
+        _ if request.is_terminating() => Verdict::accept(),
+        error => Verdict::deny(format!("{}: {}", request.describe(), chain(&error))),
+    });
     verdict.limited()
 }
 
-/// The object and the stored one, where the object is one at all.
-fn objects(request: &Request<'_>) -> Result<Option<(Value, Option<Value>)>, RequestError> {
-    match request.object()? {
-        Some(object) if object.is_object() => Ok(Some((object, request.old_object()?.filter(Value::is_object)))),
-        _ => Ok(None),
+/// Why a request has no verdict.
+#[derive(Debug, thiserror::Error)]
+enum ReviewError {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error("cannot write the object")]
+    NotRead,
+}
+
+/// The object of a request and the stored one, as far as a stage reads them.
+struct Objects<'a> {
+    object: Document<'a>,
+    old: Option<Document<'a>>,
+}
+
+impl Objects<'_> {
+    fn object(&self) -> &Value {
+        self.object.value()
+    }
+
+    fn old(&self) -> Option<&Value> {
+        self.old.as_ref().map(Document::value)
     }
 }
 
-/// Both stages that look at bindings: what either refuses is refused.
-fn review_binding(binding: &Value, old: Option<&Value>, settings: &Settings) -> Verdict {
-    let mut guarded = guard::review(binding, old, settings.guard);
-    if !guarded.is_allowed() {
-        return guarded;
+/// What a stage says of the request, of whose objects it reads as much as `detail` makes of what it needs.
+fn review(
+    stage: Stage,
+    request: &Request<'_>,
+    settings: &Settings,
+    cluster: &impl Cluster,
+    detail: &dyn Fn(Fields) -> Fields,
+) -> Result<Verdict<String>, ReviewError> {
+    let fields = detail(match stage {
+        Stage::Lint => Fields::of(&["spec"]),
+        Stage::Preserve => karmada::binding_fields(),
+        Stage::Feed => karmada::work_fields(restore::fields(&settings.restore)),
+        Stage::Restore => restore::fields(&settings.restore),
+    });
+    let Some(object) = request.object(fields.clone())? else { return Ok(Verdict::accept()) };
+    if metadata::is_terminating(object.value()) {
+        return Ok(Verdict::accept());
     }
-    let mut verdict = preserve::review(binding, old, &settings.preserve);
+    let mut objects = Objects { object, old: request.old_object(fields)? };
+    let verdict = match stage {
+        Stage::Lint => lint::review(objects.object(), objects.old(), &request.describe(), settings),
+        Stage::Preserve => review_binding(&mut objects, settings, detail)?,
+        Stage::Feed => review_work(request, objects.object(), objects.old(), settings, cluster),
+        Stage::Restore => restore::review(request, objects.object(), objects.old(), &settings.restore, cluster),
+    };
+    verdict.try_map(|edited| objects.object.write(&edited).map_err(|NotRead| ReviewError::NotRead))
+}
+
+/// Both stages that look at bindings: what either refuses is refused.
+fn review_binding(
+    objects: &mut Objects<'_>,
+    settings: &Settings,
+    detail: &dyn Fn(Fields) -> Fields,
+) -> Result<Verdict, ReviewError> {
+    let mut guarded = guard::review(objects.object(), objects.old(), settings.guard);
+    if !guarded.is_allowed() {
+        return Ok(guarded);
+    }
+    let Some(clusters) = preserve::clusters_left(objects.object(), objects.old(), &settings.preserve) else {
+        return Ok(guarded);
+    };
+    // Only now it is known whose statuses are needed.
+    let fields = detail(karmada::binding_fields_with_statuses(clusters));
+    let stored = objects.old.as_mut().unwrap_or(&mut objects.object);
+    *stored = stored.read_again(fields).map_err(|cause| RequestError::Object { field: "status", cause })?;
+    let mut verdict = preserve::review(objects.object(), objects.old(), &settings.preserve);
     verdict.warnings.append(&mut guarded.warnings);
     verdict.audit_annotations.append(&mut guarded.audit_annotations);
-    verdict
+    Ok(verdict)
 }
 
 /// Both stages that look at Works: the state is fed to a manifest, and restored in it.

@@ -3,12 +3,24 @@
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::json::Fields;
+
+/// Labels and annotations, and what is a scalar of the rest: name, namespace, whether it is being deleted.
+pub fn fields() -> Fields {
+    Fields::of(&["metadata.labels", "metadata.annotations"])
+}
+
 /// Metadata that can't hold a label or annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{path}` is {found}, expected an object")]
 pub struct MetadataError {
     path: &'static str,
     found: &'static str,
+}
+
+/// Whether the object is being deleted.
+pub fn is_terminating(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
 }
 
 /// Value of the label `key`, if it is a string.

@@ -16,7 +16,7 @@ use crate::rehearsal::Step;
 use crate::rehearsal::scenario::{Act, Outcome as PlayOutcome, Scenario};
 use crate::settings::reader::Problem;
 use crate::verdict::{Outcome, Verdict, chain};
-use crate::{Request, Settings, json};
+use crate::{Request, Settings};
 
 /// Decides an admission request: `request` is an AdmissionRequest, `settings` the policy's, `objects` a list of what lookups
 /// find. The value: `{"allowed", "message", "code", "object", "warnings", "auditAnnotations", "notes"}`, where `object` is the
@@ -118,8 +118,8 @@ struct Decision {
     notes: Vec<String>,
 }
 
-impl From<Verdict> for Decision {
-    fn from(verdict: Verdict) -> Self {
+impl<Object: ToString> From<Verdict<Object>> for Decision {
+    fn from(verdict: Verdict<Object>) -> Self {
         let Verdict { outcome, warnings, audit_annotations, notes } = verdict;
         let (allowed, message, code, object) = match outcome {
             Outcome::Accept => (true, None, None, None),
@@ -221,7 +221,7 @@ fn problem(path: &str, message: String) -> Vec<Located> {
 }
 
 fn read(path: &str, text: &str) -> Result<Value, Vec<Located>> {
-    json::parse(text).map_err(|error| problem(path, error.to_string()))
+    serde_json::from_str(text).map_err(|error| problem(path, error.to_string()))
 }
 
 fn read_settings(text: &str) -> Result<Settings, Vec<Located>> {

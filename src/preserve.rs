@@ -2,7 +2,7 @@
 //! into the binding's history and, where an eviction task takes it away, onto the task.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -17,6 +17,20 @@ use crate::verdict::{Outcome, Verdict, listed, quote, warning};
 
 /// Most eviction tasks that are looked at; Karmada itself has one a cluster.
 const MAX_TASKS: usize = 1000;
+
+/// The clusters that the application leaves with this request, whose statuses [`review`] reads; `None` where it has nothing to do.
+pub fn clusters_left(binding: &Value, old: Option<&Value>, settings: &PreserveSettings) -> Option<Vec<String>> {
+    let view = Binding::new(binding);
+    let (tasks, old_tasks) = (view.tasks(), old.map(|old| Binding::new(old).tasks()).unwrap_or_default());
+    let moved_from = moved_from(view, old, settings);
+    let has_history = |object| metadata::annotation(object, HISTORY_ANNOTATION).is_some();
+    if tasks.is_empty() && moved_from.is_none() && !has_history(old.unwrap_or(binding)) && !has_history(binding) {
+        return None;
+    }
+    let known: BTreeSet<&str> = old_tasks.iter().map(|task| task.from_cluster()).collect();
+    let evicted_from = tasks.iter().map(|task| task.from_cluster()).filter(|from| !known.contains(from));
+    Some(evicted_from.chain(moved_from).take(MAX_TASKS).map(str::to_owned).collect())
+}
 
 /// Preserves the state of every task in `binding` that `old` does not have, and of every move without a task, keeps that of
 /// the others, and brings the history up to date. `old` is the stored binding, `None` on a CREATE.
@@ -35,12 +49,7 @@ pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings)
             tasks.len()
         ));
     }
-    let moved_from =
-        old.and_then(|old| moved_from(Binding::new(old), view)).filter(|_| settings.moves == Moves::Preserve);
-    let has_history = |object| metadata::annotation(object, HISTORY_ANNOTATION).is_some();
-    if tasks.is_empty() && moved_from.is_none() && !has_history(stored) && !has_history(binding) {
-        return Verdict::accept();
-    }
+    let moved_from = moved_from(view, old, settings);
 
     let mut preservation = Preservation {
         binding: view,
@@ -68,7 +77,8 @@ pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings)
 
 /// The one cluster that the application is taken from without an eviction task: it is scheduled to exactly one other, or to
 /// none.
-fn moved_from<'a>(old: Binding<'a>, new: Binding<'_>) -> Option<&'a str> {
+fn moved_from<'a>(new: Binding<'_>, old: Option<&'a Value>, settings: &PreserveSettings) -> Option<&'a str> {
+    let old = old.filter(|_| settings.moves == Moves::Preserve).map(Binding::new)?;
     let [from] = old.clusters()[..] else { return None };
     let is_elsewhere = match new.clusters()[..] {
         [] => true,

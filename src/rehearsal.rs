@@ -275,7 +275,9 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
         let Some(settings) = self.settings else { return Verdict::accept() };
         let text = request.to_string();
         match Request::from_json(&text) {
-            Ok(request) => evaluate(&request, settings, &WithBinding { binding: &self.binding, others: self.objects }),
+            Ok(request) => {
+                evaluate(&request, settings, &WithBinding { binding: &self.binding, others: self.objects }).parsed()
+            }
             Err(error) => Verdict::deny(error.to_string()),
         }
     }

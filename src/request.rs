@@ -1,15 +1,10 @@
 //! The admission request, as far as the policy reads it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::Value;
-use serde_json::value::RawValue;
 use thiserror::Error;
 
-use crate::json;
+use crate::json::{Document, Fields, JsonError, Scanner};
 use crate::verdict::describe;
 
 /// Why the request could not be read.
@@ -17,7 +12,7 @@ use crate::verdict::describe;
 pub enum RequestError {
     /// The payload is no JSON, or no object with the request's fields.
     #[error("cannot read the admission request")]
-    Request(#[source] serde_json::Error),
+    Request(#[source] JsonError),
     /// `object` or `oldObject` can't be read (nested too deeply, say).
     #[error("cannot read `request.{field}`")]
     Object {
@@ -25,49 +20,37 @@ pub enum RequestError {
         field: &'static str,
         /// What the parser says.
         #[source]
-        cause: serde_json::Error,
+        cause: JsonError,
     },
 }
 
 /// Group, version and kind of the object.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub struct GroupVersionKind<'a> {
     /// Empty for the core group.
-    #[serde(borrow, deserialize_with = "text")]
     pub group: Cow<'a, str>,
     /// API version without the group.
-    #[serde(borrow, deserialize_with = "text")]
     pub version: Cow<'a, str>,
     /// PascalCase.
-    #[serde(borrow, deserialize_with = "text")]
     pub kind: Cow<'a, str>,
 }
 
 /// An AdmissionRequest (`admission.k8s.io/v1`) in the engine's JSON form. Objects stay text until a stage reads them:
 /// most requests are none of this policy's business.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Debug, Default)]
 pub struct Request<'a> {
     /// The kind as sent to the webhook.
-    #[serde(borrow, deserialize_with = "nullable")]
     pub kind: GroupVersionKind<'a>,
     /// Empty for the object itself, else `status`, `scale`, …
-    #[serde(borrow, alias = "sub_resource", deserialize_with = "text")]
     pub sub_resource: Cow<'a, str>,
     /// Empty on a CREATE with `generateName`.
-    #[serde(borrow, deserialize_with = "text")]
     pub name: Cow<'a, str>,
     /// Empty for cluster-scoped kinds.
-    #[serde(borrow, deserialize_with = "text")]
     pub namespace: Cow<'a, str>,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
-    #[serde(borrow, deserialize_with = "text")]
     pub operation: Cow<'a, str>,
-    #[serde(borrow)]
-    object: Option<&'a RawValue>,
-    #[serde(borrow, alias = "old_object")]
-    old_object: Option<&'a RawValue>,
+    object: Option<&'a str>,
+    old_object: Option<&'a str>,
 }
 
 impl<'a> Request<'a> {
@@ -76,7 +59,36 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`RequestError::Request`]. A missing or null field is no error, it is empty.
     pub fn from_json(json: &'a str) -> Result<Self, RequestError> {
-        serde_json::from_str(json).map_err(RequestError::Request)
+        let mut scanner = Scanner::new(json);
+        let request = Self::read(&mut scanner).and_then(|request| scanner.end().map(|()| request));
+        request.map_err(RequestError::Request)
+    }
+
+    pub(crate) fn read(scanner: &mut Scanner<'a>) -> Result<Self, JsonError> {
+        let mut request = Self::default();
+        scanner.members(|scanner, member| {
+            match member.key.as_ref() {
+                "kind" if scanner.peek() == Some(b'{') => scanner.members(|scanner, member| {
+                    match member.key.as_ref() {
+                        "group" => request.kind.group = text(scanner)?,
+                        "version" => request.kind.version = text(scanner)?,
+                        "kind" => request.kind.kind = text(scanner)?,
+                        _ => drop(scanner.value()?),
+                    }
+                    Ok(())
+                })?,
+                "kind" => drop(text(scanner)?),
+                "subResource" | "sub_resource" => request.sub_resource = text(scanner)?,
+                "name" => request.name = text(scanner)?,
+                "namespace" => request.namespace = text(scanner)?,
+                "operation" => request.operation = text(scanner)?,
+                "object" => request.object = Some(scanner.value()?),
+                "oldObject" | "old_object" => request.old_object = Some(scanner.value()?),
+                _ => drop(scanner.value()?),
+            }
+            Ok(())
+        })?;
+        Ok(request)
     }
 
     /// Whether this is a CREATE or UPDATE of an object itself (not of a subresource).
@@ -89,34 +101,40 @@ impl<'a> Request<'a> {
         self.operation == "CREATE"
     }
 
-    /// Whether the object is being deleted: its finalizers must be able to go, so nothing may touch it any more, and
-    /// whatever else is in it is not even parsed.
-    pub fn is_terminating(&self) -> bool {
-        // Maps, since a list would do for a struct.
-        #[derive(Deserialize)]
-        struct Object {
-            #[serde(default)]
-            metadata: BTreeMap<String, Option<IgnoredAny>>,
-        }
-        let object = self.object.filter(|object| object.get().starts_with('{'));
-        let object = object.and_then(|object| serde_json::from_str::<Object>(object.get()).ok());
-        object.is_some_and(|object| matches!(object.metadata.get("deletionTimestamp"), Some(Some(_))))
+    /// Whether the object is being deleted, whatever else is in it: its finalizers must be able to go, so that nothing may touch
+    /// it any more.
+    pub(crate) fn is_terminating(&self) -> bool {
+        let Some(object) = self.object else { return false };
+        let mut is_terminating = false;
+        let metadata = Scanner::new(object).members(|scanner, member| {
+            if member.key == "metadata" && scanner.peek() == Some(b'{') {
+                scanner.members(|scanner, member| {
+                    is_terminating |= member.key == "deletionTimestamp" && scanner.peek() != Some(b'n');
+                    scanner.value().map(drop)
+                })
+            } else {
+                scanner.value().map(drop)
+            }
+        });
+        // What is wrong behind the metadata does not matter.
+        drop(metadata);
+        is_terminating
     }
 
-    /// The object as it shall be stored; `None` where the request has none.
+    /// Those `fields` of the object as it shall be stored; `None` where the request has none, or something else.
     ///
     /// # Errors
     /// [`RequestError::Object`].
-    pub fn object(&self) -> Result<Option<Value>, RequestError> {
-        parse(self.object, "object")
+    pub fn object(&self, fields: Fields) -> Result<Option<Document<'a>>, RequestError> {
+        read(self.object, fields, "object")
     }
 
-    /// The stored object; `None` on a CREATE, whatever the request claims.
+    /// Those `fields` of the stored object; `None` on a CREATE, whatever the request claims.
     ///
     /// # Errors
     /// [`RequestError::Object`].
-    pub fn old_object(&self) -> Result<Option<Value>, RequestError> {
-        if self.is_create() { Ok(None) } else { parse(self.old_object, "oldObject") }
+    pub fn old_object(&self, fields: Fields) -> Result<Option<Document<'a>>, RequestError> {
+        if self.is_create() { Ok(None) } else { read(self.old_object, fields, "oldObject") }
     }
 
     /// Kind and name for messages: ``Work `karmada-es-member1/web` ``.
@@ -126,31 +144,33 @@ impl<'a> Request<'a> {
     }
 }
 
-fn parse(raw: Option<&RawValue>, field: &'static str) -> Result<Option<Value>, RequestError> {
-    let Some(raw) = raw else { return Ok(None) };
-    match json::parse(raw.get()) {
-        Ok(Value::Null) => Ok(None),
-        Ok(value) => Ok(Some(value)),
-        Err(cause) => Err(RequestError::Object { field, cause }),
-    }
+/// The request and the text of the settings in what an engine sends; without settings, null.
+///
+/// # Errors
+/// [`RequestError::Request`].
+pub(crate) fn read_payload(payload: &str) -> Result<(Request<'_>, &str), RequestError> {
+    let (mut request, mut settings) = (None, "null");
+    let mut scanner = Scanner::new(payload);
+    let members = scanner.members(|scanner, member| {
+        match member.key.as_ref() {
+            "request" => request = Some(Request::read(scanner)?),
+            "settings" => settings = scanner.value()?,
+            _ => drop(scanner.value()?),
+        }
+        Ok(())
+    });
+    let request = members.and_then(|()| scanner.end()).and_then(|()| request.ok_or(JsonError::Missing("request")));
+    Ok((request.map_err(RequestError::Request)?, settings))
 }
 
-/// A string, borrowed where it has no escapes; null is empty.
-fn text<'de: 'a, 'a, D>(deserializer: D) -> Result<Cow<'a, str>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-{
-    #[derive(Deserialize)]
-    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-    Ok(Option::<Text<'de>>::deserialize(deserializer)?.map(|text| text.0).unwrap_or_default())
+fn read<'a>(text: Option<&'a str>, fields: Fields, field: &'static str) -> Result<Option<Document<'a>>, RequestError> {
+    let Some(text) = text.filter(|text| text.starts_with('{')) else { return Ok(None) };
+    Document::read(text, fields).map(Some).map_err(|cause| RequestError::Object { field, cause })
 }
 
-fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+/// A string; null is empty.
+fn text<'a>(scanner: &mut Scanner<'a>) -> Result<Cow<'a, str>, JsonError> {
+    if scanner.peek() == Some(b'n') { scanner.value().map(|_| Cow::default()) } else { scanner.string() }
 }
 
 #[cfg(test)]
@@ -163,7 +183,7 @@ mod tests {
             let request = Request::from_json(json).unwrap();
             assert_eq!(request.kind.kind, "");
             assert!(!request.is_write());
-            assert_eq!(request.object().unwrap(), None);
+            assert!(request.object(Fields::whole()).unwrap().is_none());
         }
     }
 
@@ -172,12 +192,12 @@ mod tests {
         let request =
             Request::from_json(r#"{"operation":"UPDATE","sub_resource":"status","old_object":{"a":1}}"#).unwrap();
         assert_eq!(request.sub_resource, "status");
-        assert!(request.old_object().unwrap().is_some());
+        assert!(request.old_object(Fields::whole()).unwrap().is_some());
     }
 
     #[test]
     fn a_create_has_no_stored_object() {
         let request = Request::from_json(r#"{"operation":"CREATE","oldObject":{"a":1}}"#).unwrap();
-        assert_eq!(request.old_object().unwrap(), None);
+        assert!(request.old_object(Fields::whole()).unwrap().is_none());
     }
 }

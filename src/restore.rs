@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::cluster::{Cluster, LookupError};
+use crate::json::Fields;
 use crate::karmada::ObjectReference;
 use crate::metadata::{self, MetadataError};
 use crate::request::Request;
@@ -114,6 +115,13 @@ impl Failure {
     pub fn what(&self) -> &str {
         &self.what
     }
+}
+
+/// What of an object the rules read and write.
+pub fn fields(rules: &[Rule]) -> Fields {
+    let mut fields = metadata::fields();
+    rules.iter().for_each(|rule| rule.add_fields(&mut fields));
+    fields
 }
 
 /// Carries out `rules` on the object of a request in a member cluster, or keeps what they once changed there.

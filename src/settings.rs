@@ -7,19 +7,17 @@ pub mod reader;
 mod restore_rules;
 mod workload_match;
 
-use std::borrow::Cow;
-
-use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::jsonpath::JsonPath;
-use crate::karmada::{self, ObjectReference, PurgeMode};
+use crate::json::{Document, Fields, JsonError};
+use crate::karmada::{self, ObjectReference, PurgeMode, Work};
 use crate::labels::is_qualified_name;
 use crate::restore::rule::Rule;
 use crate::state::{self, StateRule};
 use crate::verdict::{chain, listed, quote};
-use crate::workload_match::{ALL, WorkloadMatch};
+use crate::workload_match::WorkloadMatch;
 use crate::{Request, Stage};
 use reader::{Errors, Object, Path, Problem};
 use restore_rules::Wanted;
@@ -155,6 +153,17 @@ impl Default for FeedSettings {
 #[error("{}", listed(.0))]
 pub struct SettingsError(pub Vec<Problem>);
 
+/// Settings of a request that can't be used.
+#[derive(Debug, Error)]
+pub enum RequestSettingsError {
+    /// They are no JSON.
+    #[error("cannot read the policy's settings: {0}")]
+    Json(#[from] JsonError),
+    /// They are not valid.
+    #[error("the policy's settings are not valid: {0}")]
+    Settings(#[from] SettingsError),
+}
+
 impl Settings {
     /// The settings in `json`; null is no settings, all defaults.
     ///
@@ -164,34 +173,37 @@ impl Settings {
         Self::read(json, Errors::new(true), Wanted::All)
     }
 
-    /// The settings that come with a request, as far as it needs them: they were checked as a whole before the engine served any.
-    /// Restore rules are read for the request's kind, and patterns are compiled where a value is held against them: either would
-    /// otherwise take longer than most evaluations.
+    /// The settings that come with a request, as far as it needs them: the engine has validated them as a whole before it served
+    /// requests. Restore rules are read for the kinds of the request's objects, and patterns are compiled where a value is held
+    /// against them: either would otherwise take longer than most evaluations.
     ///
     /// # Errors
-    /// As [`Settings::from_json`], but for patterns that do not compile, which match nothing, and for what is not read.
-    pub fn for_request(json: &Value, request: &Request<'_>) -> Result<Self, SettingsError> {
-        let wanted = match Stage::of(request) {
-            Stage::Lint | Stage::Preserve => Wanted::None,
-            Stage::Feed => Wanted::All,
-            Stage::Restore => Wanted::Kind { group: &request.kind.group, kind: &request.kind.kind },
-        };
-        Self::read(json, Errors::new(false), wanted)
-    }
-
-    /// Whether settings in JSON text can have a restore rule for objects of the request's kind: those without one need not even
-    /// be parsed. Where they are not what is expected, they can.
-    pub fn may_restore(json: &str, request: &Request<'_>) -> bool {
-        let Ok(outline) = serde_json::from_str::<Option<Outline<'_>>>(json) else { return true };
-        let restore = outline.and_then(|outline| outline.restore);
-        let rules = restore.and_then(|restore| restore.rules).unwrap_or_default();
-        let names = |names: Option<Vec<Cow<'_, str>>>, name: &str| {
-            names.is_none_or(|names| names.iter().any(|known| known == name || known == ALL))
-        };
-        rules.into_iter().any(|rule| {
-            let matches = rule.matches.unwrap_or_default();
-            names(matches.api_groups, &request.kind.group) && names(matches.kinds, &request.kind.kind)
-        })
+    /// [`RequestSettingsError`]; no patterns that do not compile, which match nothing, and nothing that is not read.
+    pub fn for_request(json: &str, request: &Request<'_>) -> Result<Self, RequestSettingsError> {
+        let mut fields = Fields::of(&["lint", "lintKinds", "guard", "preserve", "feed"]);
+        let stage = Stage::of(request);
+        let mut wanted = Vec::new();
+        let manifests;
+        if matches!(stage, Stage::Feed | Stage::Restore) {
+            let outline = Document::read(json, restore_rules::outline())?;
+            let has_rules = !Wanted::All.indexes(outline.value()).is_empty();
+            if stage == Stage::Restore {
+                wanted.push((request.kind.group.as_ref(), request.kind.kind.as_ref()));
+            } else if has_rules && let Ok(Some(work)) = request.object(karmada::work_fields(Fields::default())) {
+                manifests = work;
+                let manifests = Work::new(manifests.value()).manifests().iter();
+                wanted.extend(manifests.map(ObjectReference::of).map(|reference| (reference.group, reference.kind)));
+            }
+            let indexes = Wanted::Kinds(&wanted).indexes(outline.value());
+            if stage == Stage::Restore && indexes.is_empty() {
+                return Ok(Self::default());
+            }
+            let rules = fields.at("restore.rules");
+            *rules = restore_rules::outline().at("restore.rules").clone();
+            rules.set_whole_items_at(indexes);
+        }
+        let settings = Document::read(json, fields)?;
+        Ok(Self::read(settings.value(), Errors::new(false), Wanted::Kinds(&wanted))?)
     }
 
     fn read(json: &Value, mut errors: Errors, wanted: Wanted<'_>) -> Result<Self, SettingsError> {
@@ -212,34 +224,6 @@ impl Settings {
         let problems = errors.into_problems();
         if problems.is_empty() { Ok(settings) } else { Err(SettingsError(problems)) }
     }
-}
-
-/// What of the settings says which kinds have restore rules.
-#[derive(Deserialize)]
-struct Outline<'a> {
-    #[serde(borrow, default)]
-    restore: Option<RestoreOutline<'a>>,
-}
-
-#[derive(Deserialize)]
-struct RestoreOutline<'a> {
-    #[serde(borrow, default)]
-    rules: Option<Vec<RuleOutline<'a>>>,
-}
-
-#[derive(Deserialize)]
-struct RuleOutline<'a> {
-    #[serde(borrow, default, rename = "match")]
-    matches: Option<MatchOutline<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MatchOutline<'a> {
-    #[serde(borrow, default)]
-    api_groups: Option<Vec<Cow<'a, str>>>,
-    #[serde(borrow, default)]
-    kinds: Option<Vec<Cow<'a, str>>>,
 }
 
 fn read_lint_kinds(root: &Object<'_>, errors: &mut Errors) -> Vec<InterpretedKind> {

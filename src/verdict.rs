@@ -15,13 +15,13 @@ const MAX_LINES: usize = 16;
 /// Longest quotation of a value that a user gave.
 const MAX_QUOTE: usize = 80;
 
-/// What becomes of the request's object.
+/// What becomes of the request's object, which is a value within the policy and JSON text in its answer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum Outcome<Object = Value> {
     /// The request passes as it came.
     Accept,
     /// The request passes with this object in place of its own, which differs from it.
-    Mutate(Value),
+    Mutate(Object),
     /// The request is refused.
     Deny {
         /// For the operator who reads it in `kubectl` output or in a Karmada event.
@@ -33,9 +33,9 @@ pub enum Outcome {
 
 /// The answer to one request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub struct Verdict<Object = Value> {
     /// What becomes of the object.
-    pub outcome: Outcome,
+    pub outcome: Outcome<Object>,
     /// Shown to the client of an allowed or refused request, each at most [`MAX_WARNING`] characters.
     pub warnings: Vec<String>,
     /// Key: the stage; value: what it did, in words. The API server writes them into its audit log.
@@ -45,6 +45,13 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// The request passes, with `object` where it differs from `original`.
+    pub fn mutate(original: &Value, object: Value) -> Self {
+        if *original == object { Self::accept() } else { Self::from(Outcome::Mutate(object)) }
+    }
+}
+
+impl<Object> Verdict<Object> {
     /// The request passes as it came.
     pub fn accept() -> Self {
         Self::from(Outcome::Accept)
@@ -53,11 +60,6 @@ impl Verdict {
     /// The request is refused: it can't be carried out as it is (422, as Kubernetes answers invalid objects).
     pub fn deny(message: impl Into<String>) -> Self {
         Self::from(Outcome::Deny { message: message.into(), code: 422 })
-    }
-
-    /// The request passes, with `object` where it differs from `original`.
-    pub fn mutate(original: &Value, object: Value) -> Self {
-        if *original == object { Self::accept() } else { Self::from(Outcome::Mutate(object)) }
     }
 
     /// The same answer with a line for the engine's log.
@@ -87,14 +89,37 @@ impl Verdict {
         self
     }
 
+    /// The same answer with the object in another form.
+    ///
+    /// # Errors
+    /// Where `form` fails.
+    pub fn try_map<Form, E>(self, form: impl FnOnce(Object) -> Result<Form, E>) -> Result<Verdict<Form>, E> {
+        let Self { outcome, warnings, audit_annotations, notes } = self;
+        let outcome = match outcome {
+            Outcome::Accept => Outcome::Accept,
+            Outcome::Mutate(object) => Outcome::Mutate(form(object)?),
+            Outcome::Deny { message, code } => Outcome::Deny { message, code },
+        };
+        Ok(Verdict { outcome, warnings, audit_annotations, notes })
+    }
+
     /// Whether the request passes.
     pub fn is_allowed(&self) -> bool {
         !matches!(self.outcome, Outcome::Deny { .. })
     }
 }
 
-impl From<Outcome> for Verdict {
-    fn from(outcome: Outcome) -> Self {
+impl Verdict<String> {
+    /// The same answer with the object parsed; null where it is no JSON, because that of the request is none.
+    #[must_use]
+    pub fn parsed(self) -> Verdict {
+        let Ok(verdict) = self.try_map(|text| Ok::<_, std::convert::Infallible>(serde_json::from_str(&text).unwrap_or_default()));
+        verdict
+    }
+}
+
+impl<Object> From<Outcome<Object>> for Verdict<Object> {
+    fn from(outcome: Outcome<Object>) -> Self {
         Self { outcome, warnings: Vec::new(), audit_annotations: BTreeMap::new(), notes: Vec::new() }
     }
 }

@@ -9,7 +9,6 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Client, Config, Resource};
 use serde_json::Value;
 use stateful_failover::cluster::{Cluster, Get, LookupError};
-use stateful_failover::json;
 use stateful_failover::karmada::group;
 
 use crate::arguments::{Connection, Selection};
@@ -244,7 +243,7 @@ impl ControlPlane {
     /// The answer as the core reads JSON, digits and all.
     async fn read(&self, request: http::Request<Vec<u8>>) -> Result<Value, kube::Error> {
         let text = self.client.request_text(request).await?;
-        json::parse(&text).map_err(kube::Error::SerdeError)
+        serde_json::from_str(&text).map_err(kube::Error::SerdeError)
     }
 }
 

@@ -43,7 +43,7 @@ pub fn run(arguments: &Restore) -> Result<Ending, Failure> {
     let request = create(&fed).to_string();
     let request = Request::from_json(&request)
         .map_err(|error| Failure::new(format!("{file}: {error}"), "name a Kubernetes manifest"))?;
-    let verdict = evaluate(&request, &settings, &Objects(objects));
+    let verdict = evaluate(&request, &settings, &Objects(objects)).parsed();
     let mut text = String::new();
     for note in verdict.warnings.iter().map(|warning| format!("warning: {warning}")).chain(verdict.notes) {
         let style = Tone::Doubtful.style();

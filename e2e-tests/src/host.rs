@@ -162,7 +162,7 @@ impl Cluster for &Host {
         };
         match self.get_resource(&lookup) {
             Ok(text) => {
-                stateful_failover::json::parse(&text).map(Some).map_err(|error| LookupError::Garbage(error.to_string()))
+                serde_json::from_str(&text).map(Some).map_err(|error| LookupError::Garbage(error.to_string()))
             }
             Err(message) => classify(&message, object),
         }

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stateful_failover::guest::ValidationResponse;
-use stateful_failover::{Request, Settings};
+use stateful_failover::Settings;
+use stateful_failover::guest::respond;
 use wapc::WapcHost;
 use wasmtime_provider::{ResourceLimits, WasmtimeEngineProviderBuilder, WasmtimeEngineProviderPre};
 
@@ -127,12 +127,11 @@ impl Policy for Native {
     }
 
     fn validate(&self, request: &Value, settings: &Value, host: &Arc<Host>) -> Result<Answer> {
-        let request = request.to_string();
-        let request = Request::from_json(&request)?;
-        let settings = Settings::for_request(settings, &request)?;
-        let verdict = stateful_failover::evaluate(&request, &settings, &host.as_ref());
+        let payload = json!({"request": request, "settings": settings}).to_string();
+        let verdict = stateful_failover::decide(payload.as_bytes(), &host.as_ref());
         verdict.notes.iter().for_each(|note| host.note(note));
-        Ok(serde_json::from_value(serde_json::to_value(ValidationResponse::from(verdict))?)?)
+        let response = respond(verdict).map_err(|error| anyhow::anyhow!("{error}"))?;
+        Ok(serde_json::from_slice(&response)?)
     }
 
     fn validate_settings(&self, settings: &Value) -> Result<Option<String>> {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use kubewarden_policy_sdk::error::Error;
-use kubewarden_policy_sdk::host_capabilities::kubernetes::{GetResourceRequest, get_resource};
+use kubewarden_policy_sdk::host_capabilities::kubernetes::GetResourceRequest;
+use kubewarden_policy_sdk::wapc_guest::host_call;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::cluster::{Cluster, Get, LookupError};
-use crate::json;
+use crate::json::Document;
+use crate::metadata;
 
 /// The cluster that the policy server is connected to.
 pub struct Host;
@@ -23,9 +23,17 @@ impl Cluster for Host {
             disable_cache: true,
             field_masks: Some(object.fields.iter().map(|&field| field.to_owned()).collect::<BTreeSet<String>>()),
         };
-        match get_resource::<Box<RawValue>>(&request) {
-            Ok(found) => json::parse(found.get()).map(Some).map_err(|error| LookupError::Garbage(error.to_string())),
-            Err(Error::Deserialization { source, .. }) => Err(LookupError::Garbage(source.to_string())),
+        let garbage = |error: &dyn std::error::Error| LookupError::Garbage(error.to_string());
+        let request = serde_json::to_vec(&request).map_err(|error| garbage(&error))?;
+        // Not through the SDK's `get_resource`, which copies what it finds once more.
+        match host_call("kubewarden", "kubernetes", "get_resource", &request) {
+            Ok(found) => {
+                let found = std::str::from_utf8(&found).map_err(|error| garbage(&error))?;
+                let mut fields = metadata::fields();
+                object.fields.iter().for_each(|field| fields.at(field).set_whole());
+                let found = Document::read(found, fields).map_err(|error| garbage(&error))?;
+                Ok(Some(found.into_value()))
+            }
             Err(error) => classify(&error.to_string(), object),
         }
     }

@@ -41,15 +41,14 @@ fn scalar_or_json(value: &Value, text: &mut String) {
 
 /// Whether a number is written without fraction and exponent.
 pub(super) fn is_integer(number: &Number) -> bool {
-    !number.as_str().contains(['.', 'e', 'E'])
+    !number.is_f64()
 }
 
-/// Integers keep all their digits, which is more than kubectl can do beyond 64 bits.
+/// As in an API server, a number without fraction and exponent that fits 64 bits is an integer, and any other one a 64-bit float.
 fn print_number(number: &Number, text: &mut String, float: fn(f64) -> String) {
     match number.as_f64().filter(|_| !is_integer(number)) {
         Some(value) => text.push_str(&float(value)),
-        None if number.as_str() == "-0" => text.push('0'),
-        None => text.push_str(number.as_str()),
+        None => text.push_str(&number.to_string()),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::karmada::{Binding, Failover, FailoverType, PurgeMode};
 use crate::lint::unnoticed_failure;
 use crate::restore::record::RECORD_ANNOTATION;
 use crate::state::{self, State, StateRule};
-use crate::{json, metadata};
+use crate::metadata;
 
 /// The prefix of the annotations that the customizations in `deploy/interpreters` reflect as `.reflected`.
 const REFLECT_PREFIX: &str = "reflect.stateful-failover/";
@@ -364,7 +364,7 @@ impl Scenario {
 
 /// The fields that restore rules set in a manifest, by its restore record.
 pub fn restored(manifest: &Value) -> BTreeMap<String, Value> {
-    let record = metadata::annotation(manifest, RECORD_ANNOTATION).and_then(|text| json::parse(text).ok());
+    let record = metadata::annotation(manifest, RECORD_ANNOTATION).and_then(|text| serde_json::from_str(text).ok());
     let rules = record.as_ref().and_then(Value::as_object).into_iter().flatten();
     rules
         .filter_map(|(_, changes)| changes.as_object())

@@ -19,6 +19,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::json::Fields;
 use crate::verdict::quote;
 
 /// Longest path in segments.
@@ -160,6 +161,36 @@ impl Path {
         &self.0
     }
 
+    /// What has to be read of an object to find what the path leads to, and from there what is to be read of that.
+    pub fn add_to<'f>(&self, fields: &'f mut Fields) -> &'f mut Fields {
+        let mut fields = fields;
+        for (depth, segment) in self.0.iter().enumerate() {
+            fields = match segment {
+                Segment::Key(key) if index(key).is_none() => fields.member(key),
+                Segment::Key(_) | Segment::Every => fields.each(),
+                // Entries of such lists are never added, nor removed but as a whole.
+                Segment::Select(selector) if self.is_container(depth) && depth + 1 < self.0.len() => {
+                    let entry = fields.each();
+                    selector.keys().for_each(|keys| {
+                        keys.iter().fold(&mut *entry, |fields, key| fields.member(key)).set_whole();
+                    });
+                    entry
+                }
+                Segment::Select(_) => {
+                    fields.set_whole();
+                    return fields;
+                }
+            };
+        }
+        fields
+    }
+
+    /// Whether the segment at `depth` leads to an entry of a list of containers.
+    fn is_container(&self, depth: usize) -> bool {
+        let list = depth.checked_sub(1).and_then(|depth| self.0.get(depth));
+        matches!(list, Some(Segment::Key(list)) if is_container_list(list))
+    }
+
     /// Whether `other` may lead to this path's place or to a part of what stands there, as far as can be told without
     /// an object.
     pub fn may_cover(&self, other: &Self) -> bool {
@@ -180,17 +211,13 @@ impl Path {
     /// Whether a `[*]` or an index in this path may stand for an entry that writing to `other` creates, or that it `appends`
     /// there. Containers are never created.
     pub fn meets_entry_of(&self, other: &Self, appends: bool) -> bool {
-        let is_container = |depth: usize| {
-            let list = depth.checked_sub(1).and_then(|depth| self.0.get(depth));
-            matches!(list, Some(Segment::Key(list)) if is_container_list(list))
-        };
         let leads_to_same = |depth: usize| {
             other.0.len() >= depth && self.0.iter().zip(&other.0).take(depth).all(|(left, right)| left.may_be(right))
         };
         self.0.iter().enumerate().any(|(depth, segment)| {
             let is_every = *segment == Segment::Every;
             let is_created = match other.0.get(depth) {
-                Some(Segment::Select(_)) => !is_container(depth),
+                Some(Segment::Select(_)) => !self.is_container(depth),
                 Some(Segment::Key(_)) => is_every,
                 Some(Segment::Every) => false,
                 None => appends && other.0.len() == depth,

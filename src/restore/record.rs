@@ -8,7 +8,6 @@ use super::RuleError;
 use super::edit::{Touched, append_item, append_text, covers, has_token, without_token};
 use super::place::{EditError, MAX_PLACES, Place};
 use super::rule::{Mode, OnUpdate, Rule, Site};
-use crate::json;
 use crate::metadata;
 
 /// On workloads: JSON object `{"<rule>": {"<path>": {"was": …, "set": …}}}`. `was` is left out where nothing stood there,
@@ -53,7 +52,7 @@ impl Record {
     pub fn read(object: &Value, rules: &[&Rule]) -> Self {
         let mut record = Self::default();
         let annotation = metadata::annotation(object, RECORD_ANNOTATION);
-        let Some(Ok(Value::Object(written))) = annotation.map(json::parse) else {
+        let Some(Ok(Value::Object(written))) = annotation.map(serde_json::from_str) else {
             return record;
         };
         let sites: usize = written.values().filter_map(Value::as_object).map(Map::len).sum();

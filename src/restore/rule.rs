@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::path::Path;
 use super::place::Place;
-use super::variable::{Template, Variable};
+use super::variable::{Source, Template, Variable};
+use crate::json::Fields;
 use crate::metadata;
 use crate::workload_match::WorkloadMatch;
 
@@ -144,6 +145,23 @@ impl<'r> Site<'r> {
 }
 
 impl Rule {
+    /// Adds what the rule reads and writes of an object.
+    pub(super) fn add_fields(&self, fields: &mut Fields) {
+        for condition in &self.conditions {
+            let end = condition.path.add_to(fields);
+            if matches!(condition.expectation, Expectation::Equals(_)) {
+                end.set_whole();
+            }
+        }
+        let read = self.variables.values().filter_map(|variable| match &variable.source {
+            Source::Field(path) => Some(path),
+            Source::State(_) | Source::ConfigMap { .. } => None,
+        });
+        for path in read.chain(&self.remove).chain(self.set.iter().map(|edit| &edit.path)) {
+            path.add_to(fields).set_whole();
+        }
+    }
+
     /// Why the rule is not for this object, whose kind and namespace fit; `None` where it is.
     pub fn mismatch(&self, object: &Value) -> Option<String> {
         if !selects(&self.label_selector, object) {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::paths;
 use super::reader::{self, Errors, Object, as_string};
 use super::workload_match;
+use crate::json::Fields;
 use crate::metadata::type_name;
 use crate::restore::path::{Path, Segment};
 use crate::restore::rule::{As, Condition, Content, Edit, Expectation, Mode, OnUpdate, Rule};
@@ -23,18 +24,22 @@ const MAX_PATHS: usize = 2000;
 pub(super) enum Wanted<'a> {
     /// All of them.
     All,
-    /// Those for objects of a kind.
-    Kind {
-        /// The API group.
-        group: &'a str,
-        /// The kind.
-        kind: &'a str,
-    },
-    /// None.
-    None,
+    /// Those for objects of one of these kinds, each a group and a kind.
+    Kinds(&'a [(&'a str, &'a str)]),
+}
+
+/// Of every rule, what [`Wanted`] needs to know.
+pub(super) fn outline() -> Fields {
+    Fields::of(&["restore.rules.match.apiGroups", "restore.rules.match.kinds"])
 }
 
 impl Wanted<'_> {
+    /// The indexes of the rules in the settings that are read.
+    pub(super) fn indexes(self, settings: &Value) -> Vec<usize> {
+        let rules = settings.pointer("/restore/rules").and_then(Value::as_array);
+        rules.into_iter().flatten().enumerate().filter(|(_, rule)| self.includes(rule)).map(|(index, _)| index).collect()
+    }
+
     /// Whether the rule in `item` is read. One that does not say its kinds is: that is an error.
     fn includes(self, item: &Value) -> bool {
         let names = |key: &str, name: &str| {
@@ -43,8 +48,9 @@ impl Wanted<'_> {
         };
         match self {
             Self::All => true,
-            Self::Kind { group, kind } => names("apiGroups", group) && names("kinds", kind),
-            Self::None => false,
+            Self::Kinds(kinds) => {
+                kinds.iter().any(|(group, kind)| names("apiGroups", group) && names("kinds", kind))
+            }
         }
     }
 }

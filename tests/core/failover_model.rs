@@ -161,7 +161,7 @@ impl Model {
             "namespace": "default", "name": "x", "operation": "UPDATE", "object": object, "oldObject": self.stored,
         })
         .to_string();
-        let verdict = evaluate(&Request::from_json(&request).unwrap(), &self.settings, &NoCluster);
+        let verdict = evaluate(&Request::from_json(&request).unwrap(), &self.settings, &NoCluster).parsed();
         match verdict.outcome {
             Outcome::Accept => Some(object.clone()),
             Outcome::Mutate(result) => Some(result),

@@ -111,7 +111,7 @@ impl Model {
         })
         .to_string();
         let cluster = |_: &Get<'_>| -> Result<Option<Value>, LookupError> { Ok(Some(self.binding.clone())) };
-        evaluate(&Request::from_json(&request).unwrap(), &self.settings, &cluster)
+        evaluate(&Request::from_json(&request).unwrap(), &self.settings, &cluster).parsed()
     }
 
     fn chosen(&self) -> Option<usize> {

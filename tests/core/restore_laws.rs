@@ -161,7 +161,7 @@ impl Way {
         let resource = json!({"apiVersion": "x.io/v1", "kind": "Thing", "namespace": "ns", "name": "n"});
         let binding =
             |_: &Get<'_>| -> Result<Option<Value>, LookupError> { Ok(Some(json!({"spec": {"resource": resource}}))) };
-        match evaluate(&Request::from_json(&request).unwrap(), settings, &binding).outcome {
+        match evaluate(&Request::from_json(&request).unwrap(), settings, &binding).parsed().outcome {
             Outcome::Accept => Some(object.clone()),
             Outcome::Mutate(result) => Some(match self {
                 Self::Member => result,

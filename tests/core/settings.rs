@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use serde_json::{Value, json};
+use stateful_failover::settings::RequestSettingsError;
 use stateful_failover::{Request, Settings};
 
 fn errors(settings: &Value) -> Vec<String> {
@@ -82,26 +83,32 @@ fn settings_that_are_no_object() {
 fn a_request_reads_the_rules_of_its_kind() {
     let settings = json!({"restore": {"rules": [{"name": "x", "match": {"apiGroups": ["apps"], "kinds": ["Deployment"]}, "set": "?"}]}});
     let error = Settings::from_json(&settings).unwrap_err();
-    for (group, kind, reads) in [
-        ("apps", "Deployment", true),
-        ("work.karmada.io", "Work", true),
-        ("apps", "StatefulSet", false),
-        ("", "Deployment", false),
-        ("work.karmada.io", "ResourceBinding", false),
-        ("policy.karmada.io", "PropagationPolicy", false),
+    let workload = |group: &str, kind: &str| json!({"apiVersion": format!("{group}/v1"), "kind": kind});
+    let work = |group, kind| json!({"spec": {"workload": {"manifests": [workload(group, kind)]}}});
+    for (group, kind, object, reads) in [
+        ("apps", "Deployment", json!({}), true),
+        ("work.karmada.io", "Work", work("apps", "Deployment"), true),
+        ("work.karmada.io", "Work", work("apps", "StatefulSet"), false),
+        ("apps", "StatefulSet", json!({}), false),
+        ("", "Deployment", json!({}), false),
+        ("work.karmada.io", "ResourceBinding", json!({}), false),
+        ("policy.karmada.io", "PropagationPolicy", json!({}), false),
     ] {
-        let text = json!({"kind": {"group": group, "kind": kind}, "operation": "CREATE"}).to_string();
+        let text =
+            json!({"kind": {"group": group, "kind": kind}, "operation": "CREATE", "object": object}).to_string();
         let request = Request::from_json(&text).unwrap();
-        let read = Settings::for_request(&settings, &request);
-        assert_eq!(read.as_ref().err(), Some(&error).filter(|_| reads), "{group} {kind}");
-        let is_workload = !group.contains("karmada.io");
-        assert_eq!(Settings::may_restore(&settings.to_string(), &request), is_workload && reads, "{group} {kind}");
+        match Settings::for_request(&settings.to_string(), &request) {
+            Err(RequestSettingsError::Settings(found)) if reads => assert_eq!(found, error, "{group} {kind}"),
+            read => assert!(read.is_ok() && !reads, "{group} {kind}: {read:?}"),
+        }
     }
     let request = Request::from_json(r#"{"kind": {"group": "a", "kind": "B"}}"#).unwrap();
+    let read = |settings: &str| Settings::for_request(settings, &request);
     let rules = |matches: &str| format!(r#"{{"restore": {{"rules": [{{"match": {matches}}}]}}}}"#);
-    assert!(Settings::may_restore(&rules(r#"{"apiGroups": ["a"], "kinds": ["*"]}"#), &request));
-    assert!(Settings::may_restore(&rules(r#"{"apiGroups": "a"}"#), &request), "what is not understood is looked at");
+    assert!(read(&rules(r#"{"apiGroups": ["a"], "kinds": ["*"]}"#)).is_err());
+    assert!(read(&rules(r#"{"apiGroups": "a"}"#)).is_err(), "what is not understood is looked at");
+    assert!(matches!(read(r#"{"restore": "#), Err(RequestSettingsError::Json(_))));
     for settings in ["null", "{}", r#"{"restore": null}"#, r#"{"restore": {"rules": null}}"#] {
-        assert!(!Settings::may_restore(settings, &request), "{settings}");
+        assert!(read(settings).unwrap().restore.is_empty(), "{settings}");
     }
 }

@@ -91,7 +91,7 @@ impl Model {
             "operation": if self.stored.is_null() { "CREATE" } else { "UPDATE" }, "object": object, "oldObject": self.stored,
         })
         .to_string();
-        match evaluate(&Request::from_json(&request).unwrap(), &self.settings, &NoCluster).outcome {
+        match evaluate(&Request::from_json(&request).unwrap(), &self.settings, &NoCluster).parsed().outcome {
             Outcome::Accept => object.clone(),
             Outcome::Mutate(result) => result,
             Outcome::Deny { message, .. } => panic!("{message}"),

@@ -11,7 +11,7 @@ use e2e_tests::recording::{Recorded, read};
 use e2e_tests::replay::End;
 use serde_json::{Map, Value, json};
 use stateful_failover::Settings;
-use stateful_failover::guest::ValidationResponse;
+use stateful_failover::guest::respond;
 use stateful_failover::rehearsal::injected_state;
 use stateful_failover::rehearsal::scenario::{Outcome, Scenario};
 
@@ -109,8 +109,7 @@ pub(crate) fn play(scenario: &Scenario, settings: &Value, objects: &[Value]) -> 
         };
         let (answer, _) = policy::evaluate(&step.request, settings, with_binding);
         warnings.extend_from_slice(answer.warnings());
-        let verdict = serde_json::to_value(ValidationResponse::from(step.verdict)).unwrap();
-        assert_eq!(answer, serde_json::from_value(verdict).unwrap(), "{}", step.request);
+        assert_eq!(answer, serde_json::from_slice(&respond(step.verdict).unwrap()).unwrap(), "{}", step.request);
     }
     (played.outcome, warnings)
 }

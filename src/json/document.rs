@@ -1,0 +1,267 @@
+//! A JSON document that is read in part, and edited in its text.
+
+use serde_json::{Map, Value};
+
+use super::scan::{Member, Scanner, decode};
+use super::fields::{Fields, Items};
+use super::JsonError;
+
+/// A document, and the value of those parts of it that are read.
+#[derive(Debug, Clone)]
+pub struct Document<'t> {
+    text: &'t str,
+    fields: Fields,
+    value: Value,
+}
+
+impl<'t> Document<'t> {
+    /// Reads the `fields` of the document in `text`.
+    ///
+    /// # Errors
+    /// [`JsonError`]. What is not read is only looked at as far as it takes to find its end.
+    pub fn read(text: &'t str, fields: Fields) -> Result<Self, JsonError> {
+        let mut scanner = Scanner::new(text);
+        let value = read(&mut scanner, &fields)?;
+        scanner.end()?;
+        Ok(Self { text, fields, value })
+    }
+
+    /// The same document, of which other `fields` are read.
+    ///
+    /// # Errors
+    /// [`JsonError`].
+    pub fn read_again(&self, fields: Fields) -> Result<Self, JsonError> {
+        Self::read(self.text, fields)
+    }
+
+    /// What was read.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// What was read, by itself.
+    pub fn into_value(self) -> Value {
+        self.value
+    }
+
+    /// The document with `edited` in place of what was read. The text of all that is equal stays as it is.
+    ///
+    /// # Errors
+    /// [`NotRead`], where that takes parts of the document that were not read.
+    pub fn write(&self, edited: &Value) -> Result<String, NotRead> {
+        // The lengths of most edits, so that the text need not move while it grows.
+        const ROOM: usize = 4096;
+        let mut scanner = Scanner::new(self.text);
+        let mut text = String::with_capacity(self.text.len() + ROOM);
+        match write(&mut scanner, &self.fields, &self.value, edited, &mut text) {
+            Ok(()) => Ok(text),
+            Err(_) if self.fields.is_whole() => Ok(edited.to_string()),
+            Err(_) => Err(NotRead),
+        }
+    }
+}
+
+/// An edit that can't be written without parts of the document that were not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotRead;
+
+fn read(scanner: &mut Scanner<'_>, fields: &Fields) -> Result<Value, JsonError> {
+    match scanner.peek() {
+        Some(b'{') if !fields.is_whole() => {
+            let mut members = Map::new();
+            scanner.members(|scanner, Member { key, .. }| {
+                let value = match fields.of_member(&key) {
+                    Some(fields) => read(scanner, fields)?,
+                    None => skim(scanner)?,
+                };
+                members.insert(key.into_owned(), value);
+                Ok(())
+            })?;
+            Ok(Value::Object(members))
+        }
+        Some(b'[') if !fields.is_whole() => {
+            let Some(item_fields) = fields.of_item() else { return skim(scanner) };
+            let mut items = Vec::new();
+            scanner.items(|scanner| {
+                items.push(match fields.whole_items() {
+                    Some(whole) => read_item(scanner, item_fields, whole, items.len())?,
+                    None => read(scanner, item_fields)?,
+                });
+                Ok(())
+            })?;
+            Ok(Value::Array(items))
+        }
+        Some(b'"') => Ok(Value::String(decode(scanner.value()?)?.into_owned())),
+        _ => serde_json::from_str(scanner.value()?).map_err(JsonError::Value),
+    }
+}
+
+fn read_item(scanner: &mut Scanner<'_>, fields: &Fields, whole: &Items, index: usize) -> Result<Value, JsonError> {
+    let start = scanner.clone();
+    let item = read(scanner, fields)?;
+    let is_whole = match whole {
+        Items::With(key, values) => {
+            item.get(key).and_then(Value::as_str).is_some_and(|found| values.iter().any(|value| value == found))
+        }
+        Items::At(indexes) => indexes.contains(&index),
+    };
+    if !is_whole {
+        return Ok(item);
+    }
+    *scanner = start;
+    read(scanner, &Fields::whole())
+}
+
+/// A value of which nothing but its kind is of interest, or a scalar.
+fn skim(scanner: &mut Scanner<'_>) -> Result<Value, JsonError> {
+    match scanner.peek() {
+        Some(b'{') => scanner.value().map(|_| Value::Object(Map::new())),
+        Some(b'[') => scanner.value().map(|_| Value::Array(Vec::new())),
+        _ => read(scanner, &Fields::default()),
+    }
+}
+
+/// Adds the text of the next value to `text`, with `edited` in place of `original`, which was read from it.
+fn write(
+    scanner: &mut Scanner<'_>,
+    fields: &Fields,
+    original: &Value,
+    edited: &Value,
+    text: &mut String,
+) -> Result<(), JsonError> {
+    match (original, edited) {
+        _ if original == edited => text.push_str(scanner.value()?),
+        (Value::Object(original), Value::Object(edited)) => write_object(scanner, fields, original, edited, text)?,
+        (Value::Array(original), Value::Array(edited)) if fields.is_whole() => {
+            write_list(scanner, original, edited, text)?;
+        }
+        (Value::Array(original), Value::Array(edited)) => write_items(scanner, fields, original, edited, text)?,
+        _ => {
+            scanner.value()?;
+            text.push_str(&edited.to_string());
+        }
+    }
+    Ok(())
+}
+
+fn write_object(
+    scanner: &mut Scanner<'_>,
+    fields: &Fields,
+    original: &Map<String, Value>,
+    edited: &Map<String, Value>,
+    text: &mut String,
+) -> Result<(), JsonError> {
+    let (mut found, mut written) = (0, 0);
+    scanner.peek();
+    // Where what is not copied yet begins: at first, behind the brace.
+    let mut rest = scanner.at() + 1;
+    let start = text.len();
+    text.push('{');
+    scanner.members(|scanner, Member { start, key }| {
+        found += 1;
+        match (original.get(key.as_ref()), edited.get(key.as_ref())) {
+            (Some(original), Some(edited)) => {
+                let between = scanner.span(rest, start);
+                text.push_str(if written == 0 { between.trim_start_matches(',') } else { between });
+                scanner.peek();
+                text.push_str(scanner.span(start, scanner.at()));
+                write(scanner, fields.of_member(&key).unwrap_or(fields), original, edited, text)?;
+                written += 1;
+            }
+            (Some(_), None) => drop(scanner.value()?),
+            (None, _) => return Err(JsonError::Changed),
+        }
+        rest = scanner.at();
+        Ok(())
+    })?;
+    if found != original.len() {
+        // A key stands there twice.
+        if !fields.is_whole() {
+            return Err(JsonError::Changed);
+        }
+        text.truncate(start);
+        text.push_str(&Value::Object(edited.clone()).to_string());
+        return Ok(());
+    }
+    for (key, value) in edited.iter().filter(|(key, _)| !original.contains_key(*key)) {
+        if written > 0 {
+            text.push(',');
+        }
+        text.push_str(&Value::from(key.as_str()).to_string());
+        text.push(':');
+        text.push_str(&value.to_string());
+        written += 1;
+    }
+    text.push_str(scanner.span(rest, scanner.at()));
+    Ok(())
+}
+
+/// A list of which only parts of the items are read: its items are what they were, in their order.
+fn write_items(
+    scanner: &mut Scanner<'_>,
+    fields: &Fields,
+    original: &[Value],
+    edited: &[Value],
+    text: &mut String,
+) -> Result<(), JsonError> {
+    let Some(fields) = fields.of_item().filter(|_| fields.whole_items().is_none() && original.len() == edited.len())
+    else {
+        return Err(JsonError::Changed);
+    };
+    let mut pairs = original.iter().zip(edited);
+    let mut separator = '[';
+    scanner.items(|scanner| {
+        let (original, edited) = pairs.next().ok_or(JsonError::Changed)?;
+        text.push(std::mem::replace(&mut separator, ','));
+        write(scanner, fields, original, edited, text)
+    })?;
+    text.push(']');
+    Ok(())
+}
+
+/// A list that is read as a whole: what is equal at its beginning and at its end keeps its text, and of what is between them every
+/// item that was there before.
+fn write_list(
+    scanner: &mut Scanner<'_>,
+    original: &[Value],
+    edited: &[Value],
+    text: &mut String,
+) -> Result<(), JsonError> {
+    let mut spans = Vec::with_capacity(original.len());
+    scanner.items(|scanner| {
+        spans.push(scanner.value()?);
+        Ok(())
+    })?;
+    let shorter = original.len().min(edited.len());
+    let same_start = original.iter().zip(edited).take_while(|(original, edited)| original == edited).count();
+    let from_ends = original.iter().rev().zip(edited.iter().rev()).take(shorter - same_start);
+    let same_end = from_ends.take_while(|(original, edited)| original == edited).count();
+    let are_paired = original.len() == edited.len();
+    let mut old = original.iter().zip(spans).peekable();
+    let mut separator = '[';
+    for (index, item) in edited.iter().enumerate() {
+        text.push(std::mem::replace(&mut separator, ','));
+        let is_same = index < same_start || index >= edited.len() - same_end;
+        if index == edited.len() - same_end {
+            // What was removed before the end.
+            while old.len() > same_end {
+                old.next();
+            }
+        }
+        if is_same || are_paired {
+            let (original, span) = old.next().ok_or(JsonError::Changed)?;
+            write(&mut Scanner::new(span), &Fields::whole(), original, item, text)?;
+            continue;
+        }
+        let mut later = old.clone();
+        match later.find(|(original, _)| *original == item) {
+            Some((_, span)) => {
+                text.push_str(span);
+                old = later;
+            }
+            None => text.push_str(&item.to_string()),
+        }
+    }
+    text.push_str(if edited.is_empty() { "[]" } else { "]" });
+    Ok(())
+}

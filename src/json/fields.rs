@@ -1,0 +1,105 @@
+//! Which parts of a JSON document are read.
+
+use std::collections::BTreeMap;
+
+/// Which parts of a value are read.
+///
+/// Of an object of which only parts are read, all members are there: its scalars as they are, and the lists and objects that are
+/// not read as empty ones. So nothing that is stored there looks as if it were absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fields {
+    whole: bool,
+    members: BTreeMap<String, Fields>,
+    /// Of every item of a list, and of every member of an object that `members` does not have.
+    each: Option<Box<Fields>>,
+    /// Of a list, the items that are read as a whole.
+    whole_items: Option<Items>,
+}
+
+/// Some items of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Items {
+    /// Those of which this member is one of these values.
+    With(&'static str, Vec<String>),
+    /// Those at these indexes.
+    At(Vec<usize>),
+}
+
+static WHOLE: Fields = Fields { whole: true, members: BTreeMap::new(), each: None, whole_items: None };
+
+impl Fields {
+    /// All of the value.
+    pub fn whole() -> Self {
+        WHOLE.clone()
+    }
+
+    /// The parts that these paths lead to, each as a whole: names of members with dots between them, as in the field masks of
+    /// Kubewarden's lookups. In a list, a name is that of a member of every item.
+    pub fn of(paths: &[&str]) -> Self {
+        let mut fields = Self::default();
+        paths.iter().for_each(|path| fields.at(path).set_whole());
+        fields
+    }
+
+    /// What is read of the value that the path of names leads to, to be added to.
+    pub fn at(&mut self, path: &str) -> &mut Self {
+        path.split('.').fold(self, Self::member)
+    }
+
+    /// What is read of the member `name`, to be added to.
+    pub fn member(&mut self, name: &str) -> &mut Self {
+        self.members.entry(name.to_owned()).or_default()
+    }
+
+    /// What is read of every item of a list, and of every member of an object that is not named, to be added to.
+    pub fn each(&mut self) -> &mut Self {
+        self.each.get_or_insert_with(Box::default)
+    }
+
+    /// Makes it all of the value.
+    pub fn set_whole(&mut self) {
+        self.whole = true;
+    }
+
+    /// Reads those items of a list as a whole of which the member `key` is one of `values`.
+    pub fn set_whole_items_with(&mut self, key: &'static str, values: Vec<String>) {
+        self.whole_items = Some(Items::With(key, values));
+    }
+
+    /// Reads the items of a list at these indexes as a whole.
+    pub fn set_whole_items_at(&mut self, indexes: Vec<usize>) {
+        self.whole_items = Some(Items::At(indexes));
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    pub(super) fn whole_items(&self) -> Option<&Items> {
+        self.whole_items.as_ref()
+    }
+
+    /// What is read of a member; `None` where it is not read.
+    pub(super) fn of_member(&self, name: &str) -> Option<&Self> {
+        match (self.members.get(name), self.of_each()) {
+            _ if self.whole => Some(&WHOLE),
+            (Some(_), Some(_)) => Some(&WHOLE),
+            (named, each) => named.or(each),
+        }
+    }
+
+    /// What is read of an item of a list; `None` where it is not read.
+    pub(super) fn of_item(&self) -> Option<&Self> {
+        match (self.whole, self.members.is_empty(), self.of_each()) {
+            (true, ..) => Some(&WHOLE),
+            // Names lead through lists.
+            (_, false, None) => Some(self),
+            (_, false, Some(_)) => Some(&WHOLE),
+            (_, true, each) => each,
+        }
+    }
+
+    fn of_each(&self) -> Option<&Self> {
+        self.each.as_deref()
+    }
+}
