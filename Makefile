@@ -5,6 +5,7 @@ CLIPPY := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/clippy-rustc.sh $(CARGO)
 # With both shells: on this machine they are but code to check.
 EVERYTHING := --locked --workspace --features stateful-failover/playground
 ANNOTATE ?= $(CARGO) run --locked --quiet --package e2e-tests --bin annotate --
+export PREINITIALIZE
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=
 
@@ -19,16 +20,20 @@ test:
 	@for tool in docker-registry openssl; do command -v $$tool >/dev/null || tools/apt-install.sh $$tool || exit 1; done
 	@command -v kubectl >/dev/null || tools/apt-install.sh kubernetes-client
 	@tools/rclone.sh >/dev/null
-	$(MAKE) --jobs 2 policy.wasm lint
-	$(MAKE) annotated-policy.wasm ANNOTATE=target/debug/annotate
+	@command -v wasm-opt >/dev/null || tools/apt-install.sh binaryen
+	$(MAKE) --jobs 2 target/module.wasm lint
+	$(MAKE) annotated-policy.wasm PREINITIALIZE=target/debug/preinitialize ANNOTATE=target/debug/annotate
 	$(CLIPPY) test $(EVERYTHING)
 	$(MAKE) site-tests BINARIES=target/debug
 	@tools/e2e-bats.sh
 
 build: policy.wasm
 
-policy.wasm: $(SOURCES)
+target/module.wasm: $(SOURCES)
 	+@cp "$$(tools/build-policy.sh)" $@
+
+policy.wasm: target/module.wasm tools/optimize-policy.sh e2e-tests/src/bin/preinitialize.rs
+	+@tools/optimize-policy.sh $< $@
 
 annotated-policy.wasm: policy.wasm policy-metadata.yml README.md
 	@if command -v kwctl >/dev/null; then \

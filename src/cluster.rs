@@ -4,7 +4,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::karmada::ObjectReference;
-use crate::verdict;
+use crate::{json, metadata, verdict};
 
 /// Which object to read, and which parts of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,17 @@ impl Get<'_> {
             && reference.kind == self.kind
             && reference.namespace == self.namespace.unwrap_or_default()
             && reference.name == self.name
+    }
+
+    /// The object in the answer to the lookup, as far as it was asked for.
+    ///
+    /// # Errors
+    /// [`LookupError::Garbage`].
+    pub fn read(&self, answer: &[u8]) -> Result<Value, LookupError> {
+        let answer = std::str::from_utf8(answer).map_err(|error| LookupError::Garbage(error.to_string()))?;
+        let mut fields = metadata::fields();
+        self.fields.iter().for_each(|field| fields.at(field).set_whole());
+        json::read(answer, &fields).map_err(|error| LookupError::Garbage(error.to_string()))
     }
 
     /// Kind and name for messages: ``ConfigMap `flink-dr/latest` ``.

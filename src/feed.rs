@@ -272,6 +272,9 @@ fn write(
     mut warnings: Vec<String>,
 ) -> Verdict {
     let old_manifests = old.map(|old| Work::new(old).manifests()).unwrap_or_default();
+    if feed.is_none() && old_manifests.is_empty() {
+        return Verdict { warnings, ..Verdict::accept() };
+    }
     let mut fed = work.clone();
     let mut done = Vec::new();
     for manifest in karmada::manifests_mut(&mut fed) {

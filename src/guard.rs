@@ -1,7 +1,10 @@
 //! The stage `guard`: a binding is not scheduled back into a cluster that it is being evicted from.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
+use crate::collected;
 use crate::karmada::Binding;
 use crate::settings::Level;
 use crate::verdict::{Verdict, quote, warning};
@@ -10,8 +13,11 @@ use crate::verdict::{Verdict, quote, warning};
 /// and that one of its eviction tasks is from.
 pub fn review(binding: &Value, old: Option<&Value>, level: Level) -> Verdict {
     let binding = Binding::new(binding);
-    let scheduled = old.map(|old| Binding::new(old).clusters()).unwrap_or_default();
     let tasks = binding.tasks();
+    if tasks.is_empty() {
+        return Verdict::accept();
+    }
+    let scheduled: BTreeSet<&str> = collected(old.map(|old| Binding::new(old).clusters()).unwrap_or_default());
     let findings: Vec<String> = binding
         .clusters()
         .into_iter()

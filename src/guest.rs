@@ -32,18 +32,22 @@ pub fn validate(payload: &[u8]) -> CallResult {
     respond(verdict)
 }
 
+/// Where the response has no object.
+const NO_OBJECT: &str = r#""mutated_object":null"#;
+const OBJECT: &str = r#""mutated_object":"#;
+
 /// The response in the form of the SDK, with the object's text as it is.
 ///
 /// # Errors
-/// None is known: responses hold nothing but text.
-pub fn respond<Object: ToString>(verdict: Verdict<Object>) -> CallResult {
+/// The SDK's form has changed.
+pub fn respond(verdict: Verdict<String>) -> CallResult {
     let (message, code, object) = match verdict.outcome {
         Outcome::Accept => (None, None, None),
         Outcome::Mutate(object) => (None, None, Some(object)),
         Outcome::Deny { message, code } => (Some(message), Some(code), None),
     };
     let audit_annotations = verdict.audit_annotations.into_iter().map(|(stage, text)| (stage.to_owned(), text));
-    let response = ValidationResponse {
+    let response = serde_json::to_string(&ValidationResponse {
         accepted: message.is_none(),
         message,
         code,
@@ -51,23 +55,21 @@ pub fn respond<Object: ToString>(verdict: Verdict<Object>) -> CallResult {
         audit_annotations: Some(audit_annotations.collect())
             .filter(|annotations: &std::collections::HashMap<_, _>| !annotations.is_empty()),
         warnings: Some(verdict.warnings).filter(|warnings| !warnings.is_empty()),
-    };
-    let mut response = serde_json::to_vec(&response)?;
-    if let Some(object) = object {
-        const NO_OBJECT: &[u8] = br#""mutated_object":null"#;
-        if let Some(at) = response.windows(NO_OBJECT.len()).position(|window| window == NO_OBJECT) {
-            let end = at + NO_OBJECT.len();
-            response.splice(end - b"null".len()..end, object.to_string().into_bytes());
-        }
-    }
-    Ok(response)
+    })?;
+    let Some(mut object) = object else { return Ok(response.into_bytes()) };
+    let (before, after) = response.split_once(NO_OBJECT).ok_or("the SDK's response has no mutated_object")?;
+    // The object may be most of the memory that there is: the rest is put around it, where its text left room.
+    object.insert_str(0, &format!("{before}{OBJECT}"));
+    object.push_str(after);
+    Ok(object.into_bytes())
 }
 
 /// Checks settings, and reports all that is wrong with them.
 pub fn validate_settings(payload: &[u8]) -> CallResult {
     let text = std::str::from_utf8(payload).map_err(|error| format!("the settings are not valid JSON: {error}"));
-    let settings =
-        text.and_then(|text| serde_json::from_str(text).map_err(|error| format!("the settings are not valid JSON: {error}")));
+    let settings = text.and_then(|text| {
+        serde_json::from_str(text).map_err(|error| format!("the settings are not valid JSON: {error}"))
+    });
     let checked = settings.and_then(|settings| Settings::from_json(&settings).map_err(|error| error.to_string()));
     let response = SettingsValidationResponse { valid: checked.is_ok(), message: checked.err() };
     Ok(serde_json::to_vec(&response)?)

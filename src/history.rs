@@ -268,7 +268,11 @@ fn map_of_strings(map: Option<Value>) -> Option<BTreeMap<String, String>> {
     match map {
         None | Some(Value::Null) => Some(BTreeMap::new()),
         Some(Value::Object(fields)) => {
-            fields.into_iter().map(|(key, value)| Some((key, value.as_str()?.to_owned()))).collect()
+            let mut strings = BTreeMap::new();
+            for (key, value) in fields {
+                strings.insert(key, value.as_str()?.to_owned());
+            }
+            Some(strings)
         }
         Some(_) => None,
     }
@@ -331,7 +335,11 @@ impl History {
     pub fn update(&mut self, binding: Binding<'_>, stored: Binding<'_>) {
         let clusters = binding.clusters();
         let tasks = binding.tasks();
-        let is_recovered = !clusters.is_empty() && clusters.iter().all(|cluster| stored.is_healthy(cluster));
+        if self.records.is_empty() {
+            return;
+        }
+        let health = stored.health();
+        let is_recovered = !clusters.is_empty() && clusters.iter().all(|cluster| health.get(cluster) == Some(&true));
         let newest = self.records.len().saturating_sub(1);
         for (index, record) in self.records.iter_mut().enumerate() {
             let is_newest = index == newest;
@@ -351,7 +359,7 @@ impl History {
                 None if is_recovered => Phase::Recovered,
                 None if !is_newest => Phase::Superseded,
                 None if record.phase == Phase::Expired => Phase::Expired,
-                None if record.to.iter().any(|cluster| stored.aggregated_status(cluster).is_some()) => Phase::Expired,
+                None if record.to.iter().any(|cluster| health.contains_key(cluster.as_str())) => Phase::Expired,
                 None => Phase::Pending,
             };
         }

@@ -10,7 +10,7 @@ mod scan;
 
 use thiserror::Error;
 
-pub use document::{Document, NotRead};
+pub use document::{Document, NotRead, read};
 pub use fields::Fields;
 pub(crate) use scan::Scanner;
 

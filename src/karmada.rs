@@ -4,11 +4,13 @@
 //! `pkg/apis/policy/v1alpha1/propagation_types.go`. Objects are read through small views that borrow from the JSON:
 //! a field of an unexpected type reads as absent, since the API server's own schema check reports it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::collected;
 use crate::json::Fields;
 use crate::metadata;
 use crate::verdict::describe;
@@ -164,7 +166,7 @@ impl<'a> Failover<'a> {
 pub struct Binding<'a>(&'a Value);
 
 /// What [`Binding`] reads but the statuses.
-pub fn binding_fields() -> Fields {
+pub fn binding_fields() -> Fields<'static> {
     let mut fields = metadata::fields();
     for name in ["clusters", "failover", "gracefulEvictionTasks", "requiredBy", "resource"] {
         fields.member("spec").member(name).set_whole();
@@ -173,7 +175,7 @@ pub fn binding_fields() -> Fields {
 }
 
 /// What [`Binding`] reads with the statuses of the application in these clusters, and of the others the health.
-pub fn binding_fields_with_statuses(clusters: Vec<String>) -> Fields {
+pub fn binding_fields_with_statuses(clusters: Vec<String>) -> Fields<'static> {
     let mut fields = binding_fields();
     let statuses = fields.at("status.aggregatedStatus");
     statuses.each();
@@ -201,13 +203,10 @@ impl<'a> Binding<'a> {
     /// Source: `pkg/controllers/binding/common.go`, `mergeTargetClusters`.
     pub fn clusters_with_required_by(self) -> Vec<&'a str> {
         let mut clusters = self.clusters();
+        let mut known: BTreeSet<&str> = collected(clusters.iter().copied());
         let required_by = self.0.pointer("/spec/requiredBy").and_then(Value::as_array);
         for snapshot in required_by.into_iter().flatten() {
-            for name in names(snapshot.get("clusters")) {
-                if !clusters.contains(&name) {
-                    clusters.push(name);
-                }
-            }
+            clusters.extend(names(snapshot.get("clusters")).into_iter().filter(|name| known.insert(name)));
         }
         clusters
     }
@@ -248,6 +247,16 @@ impl<'a> Binding<'a> {
     pub fn is_healthy(self, cluster: &str) -> bool {
         let health = self.aggregated_status(cluster).and_then(|item| item.get("health"));
         health.and_then(Value::as_str) == Some("Healthy")
+    }
+
+    /// Every cluster that `status.aggregatedStatus` has, and whether the application is healthy there.
+    pub fn health(self) -> BTreeMap<&'a str, bool> {
+        let items = self.0.pointer("/status/aggregatedStatus").and_then(Value::as_array);
+        let mut health = BTreeMap::new();
+        for item in items.into_iter().flatten() {
+            health.entry(text(item, "clusterName")).or_insert(text(item, "health") == "Healthy");
+        }
+        health
     }
 
     /// Namespace and name of the binding that requires this one in `cluster`, if one alone does: this one is attached then,
@@ -444,7 +453,7 @@ impl<'a> BindingReference<'a> {
 }
 
 /// What [`Work`] reads, and of each manifest these fields.
-pub fn work_fields(of_manifest: Fields) -> Fields {
+pub fn work_fields(of_manifest: Fields<'_>) -> Fields<'_> {
     let mut fields = metadata::fields();
     *fields.at("spec.workload.manifests").each() = of_manifest;
     fields

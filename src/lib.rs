@@ -62,6 +62,13 @@ use karmada::{POLICY_GROUP, WORK_GROUP};
 use request::RequestError;
 use verdict::chain;
 
+/// The map or set of these entries. `collect` would sort them first, and bring a sort of 5 KB into the module for every type.
+pub(crate) fn collected<Entries: Default + Extend<Entry>, Entry>(entries: impl IntoIterator<Item = Entry>) -> Entries {
+    let mut collected = Entries::default();
+    collected.extend(entries);
+    collected
+}
+
 /// Which part of the policy a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -143,7 +150,7 @@ enum ReviewError {
 /// The object of a request and the stored one, as far as a stage reads them.
 struct Objects<'a> {
     object: Document<'a>,
-    old: Option<Document<'a>>,
+    old: Option<Value>,
 }
 
 impl Objects<'_> {
@@ -152,7 +159,7 @@ impl Objects<'_> {
     }
 
     fn old(&self) -> Option<&Value> {
-        self.old.as_ref().map(Document::value)
+        self.old.as_ref()
     }
 }
 
@@ -162,7 +169,7 @@ fn review(
     request: &Request<'_>,
     settings: &Settings,
     cluster: &impl Cluster,
-    detail: &dyn Fn(Fields) -> Fields,
+    detail: &dyn for<'f> Fn(Fields<'f>) -> Fields<'f>,
 ) -> Result<Verdict<String>, ReviewError> {
     let fields = detail(match stage {
         Stage::Lint => Fields::of(&["spec"]),
@@ -170,14 +177,15 @@ fn review(
         Stage::Feed => karmada::work_fields(restore::fields(&settings.restore)),
         Stage::Restore => restore::fields(&settings.restore),
     });
-    let Some(object) = request.object(fields.clone())? else { return Ok(Verdict::accept()) };
+    let old = request.old_object(&fields);
+    let Some(object) = request.object(fields)? else { return Ok(Verdict::accept()) };
     if metadata::is_terminating(object.value()) {
         return Ok(Verdict::accept());
     }
-    let mut objects = Objects { object, old: request.old_object(fields)? };
+    let mut objects = Objects { object, old: old? };
     let verdict = match stage {
         Stage::Lint => lint::review(objects.object(), objects.old(), &request.describe(), settings),
-        Stage::Preserve => review_binding(&mut objects, settings, detail)?,
+        Stage::Preserve => review_binding(request, &mut objects, settings, detail)?,
         Stage::Feed => review_work(request, objects.object(), objects.old(), settings, cluster),
         Stage::Restore => restore::review(request, objects.object(), objects.old(), &settings.restore, cluster),
     };
@@ -185,10 +193,11 @@ fn review(
 }
 
 /// Both stages that look at bindings: what either refuses is refused.
-fn review_binding(
-    objects: &mut Objects<'_>,
+fn review_binding<'a>(
+    request: &Request<'a>,
+    objects: &mut Objects<'a>,
     settings: &Settings,
-    detail: &dyn Fn(Fields) -> Fields,
+    detail: &dyn for<'f> Fn(Fields<'f>) -> Fields<'f>,
 ) -> Result<Verdict, ReviewError> {
     let mut guarded = guard::review(objects.object(), objects.old(), settings.guard);
     if !guarded.is_allowed() {
@@ -199,8 +208,10 @@ fn review_binding(
     };
     // Only now it is known whose statuses are needed.
     let fields = detail(karmada::binding_fields_with_statuses(clusters));
-    let stored = objects.old.as_mut().unwrap_or(&mut objects.object);
-    *stored = stored.read_again(fields).map_err(|cause| RequestError::Object { field: "status", cause })?;
+    match &objects.old {
+        Some(_) => objects.old = request.old_object(&fields)?,
+        None => objects.object = objects.object.read_again(fields).map_err(RequestError::object)?,
+    }
     let mut verdict = preserve::review(objects.object(), objects.old(), &settings.preserve);
     verdict.warnings.append(&mut guarded.warnings);
     verdict.audit_annotations.append(&mut guarded.audit_annotations);

@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::json::Fields;
 
 /// Labels and annotations, and what is a scalar of the rest: name, namespace, whether it is being deleted.
-pub fn fields() -> Fields {
+pub fn fields<'a>() -> Fields<'a> {
     Fields::of(&["metadata.labels", "metadata.annotations"])
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use crate::collected;
 use crate::history::{HISTORY_ANNOTATION, History, Phase, Record};
 use crate::jsonpath::Budget;
 use crate::karmada::{self, Binding, FailoverType, Task};
@@ -27,7 +28,7 @@ pub fn clusters_left(binding: &Value, old: Option<&Value>, settings: &PreserveSe
     if tasks.is_empty() && moved_from.is_none() && !has_history(old.unwrap_or(binding)) && !has_history(binding) {
         return None;
     }
-    let known: BTreeSet<&str> = old_tasks.iter().map(|task| task.from_cluster()).collect();
+    let known: BTreeSet<&str> = collected(old_tasks.iter().map(|task| task.from_cluster()));
     let evicted_from = tasks.iter().map(|task| task.from_cluster()).filter(|from| !known.contains(from));
     Some(evicted_from.chain(moved_from).take(MAX_TASKS).map(str::to_owned).collect())
 }
@@ -416,11 +417,8 @@ impl Carried {
 }
 
 fn valid_labels(state: &State) -> Map<String, Value> {
-    state
-        .iter()
-        .filter(|(_, value)| is_label_value(value))
-        .map(|(alias, value)| (alias.clone(), Value::from(value.as_str())))
-        .collect()
+    let valid = state.iter().filter(|(_, value)| is_label_value(value));
+    collected(valid.map(|(alias, value)| (alias.clone(), Value::from(value.as_str()))))
 }
 
 fn describe(record: &Record) -> String {

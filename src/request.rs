@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
 use thiserror::Error;
 
-use crate::json::{Document, Fields, JsonError, Scanner};
+use crate::json::{self, Document, Fields, JsonError, Scanner};
 use crate::verdict::describe;
 
 /// Why the request could not be read.
@@ -22,6 +23,12 @@ pub enum RequestError {
         #[source]
         cause: JsonError,
     },
+}
+
+impl RequestError {
+    pub(crate) fn object(cause: JsonError) -> Self {
+        Self::Object { field: "object", cause }
+    }
 }
 
 /// Group, version and kind of the object.
@@ -59,7 +66,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`RequestError::Request`]. A missing or null field is no error, it is empty.
     pub fn from_json(json: &'a str) -> Result<Self, RequestError> {
-        let mut scanner = Scanner::new(json);
+        let mut scanner = Scanner::of_any_depth(json);
         let request = Self::read(&mut scanner).and_then(|request| scanner.end().map(|()| request));
         request.map_err(RequestError::Request)
     }
@@ -106,7 +113,7 @@ impl<'a> Request<'a> {
     pub(crate) fn is_terminating(&self) -> bool {
         let Some(object) = self.object else { return false };
         let mut is_terminating = false;
-        let metadata = Scanner::new(object).members(|scanner, member| {
+        let metadata = Scanner::of_any_depth(object).members(|scanner, member| {
             if member.key == "metadata" && scanner.peek() == Some(b'{') {
                 scanner.members(|scanner, member| {
                     is_terminating |= member.key == "deletionTimestamp" && scanner.peek() != Some(b'n');
@@ -125,16 +132,18 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// [`RequestError::Object`].
-    pub fn object(&self, fields: Fields) -> Result<Option<Document<'a>>, RequestError> {
-        read(self.object, fields, "object")
+    pub fn object(&self, fields: Fields<'a>) -> Result<Option<Document<'a>>, RequestError> {
+        let Some(text) = object_text(self.object) else { return Ok(None) };
+        Document::read(text, fields).map(Some).map_err(RequestError::object)
     }
 
     /// Those `fields` of the stored object; `None` on a CREATE, whatever the request claims.
     ///
     /// # Errors
     /// [`RequestError::Object`].
-    pub fn old_object(&self, fields: Fields) -> Result<Option<Document<'a>>, RequestError> {
-        if self.is_create() { Ok(None) } else { read(self.old_object, fields, "oldObject") }
+    pub fn old_object(&self, fields: &Fields<'_>) -> Result<Option<Value>, RequestError> {
+        let Some(text) = object_text(self.old_object).filter(|_| !self.is_create()) else { return Ok(None) };
+        json::read(text, fields).map(Some).map_err(|cause| RequestError::Object { field: "oldObject", cause })
     }
 
     /// Kind and name for messages: ``Work `karmada-es-member1/web` ``.
@@ -150,7 +159,7 @@ impl<'a> Request<'a> {
 /// [`RequestError::Request`].
 pub(crate) fn read_payload(payload: &str) -> Result<(Request<'_>, &str), RequestError> {
     let (mut request, mut settings) = (None, "null");
-    let mut scanner = Scanner::new(payload);
+    let mut scanner = Scanner::of_any_depth(payload);
     let members = scanner.members(|scanner, member| {
         match member.key.as_ref() {
             "request" => request = Some(Request::read(scanner)?),
@@ -163,9 +172,9 @@ pub(crate) fn read_payload(payload: &str) -> Result<(Request<'_>, &str), Request
     Ok((request.map_err(RequestError::Request)?, settings))
 }
 
-fn read<'a>(text: Option<&'a str>, fields: Fields, field: &'static str) -> Result<Option<Document<'a>>, RequestError> {
-    let Some(text) = text.filter(|text| text.starts_with('{')) else { return Ok(None) };
-    Document::read(text, fields).map(Some).map_err(|cause| RequestError::Object { field, cause })
+/// The text of an object, where it is one at all.
+fn object_text(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| text.starts_with('{'))
 }
 
 /// A string; null is empty.
@@ -192,12 +201,12 @@ mod tests {
         let request =
             Request::from_json(r#"{"operation":"UPDATE","sub_resource":"status","old_object":{"a":1}}"#).unwrap();
         assert_eq!(request.sub_resource, "status");
-        assert!(request.old_object(Fields::whole()).unwrap().is_some());
+        assert!(request.old_object(&Fields::whole()).unwrap().is_some());
     }
 
     #[test]
     fn a_create_has_no_stored_object() {
         let request = Request::from_json(r#"{"operation":"CREATE","oldObject":{"a":1}}"#).unwrap();
-        assert!(request.old_object(Fields::whole()).unwrap().is_none());
+        assert!(request.old_object(&Fields::whole()).unwrap().is_none());
     }
 }

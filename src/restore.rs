@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::cluster::{Cluster, LookupError};
+use crate::collected;
 use crate::json::Fields;
 use crate::karmada::ObjectReference;
 use crate::metadata::{self, MetadataError};
@@ -118,7 +119,7 @@ impl Failure {
 }
 
 /// What of an object the rules read and write.
-pub fn fields(rules: &[Rule]) -> Fields {
+pub fn fields(rules: &[Rule]) -> Fields<'_> {
     let mut fields = metadata::fields();
     rules.iter().for_each(|rule| rule.add_fields(&mut fields));
     fields
@@ -197,7 +198,7 @@ fn built_ins(workload: Workload<'_>) -> Values {
     let name = workload.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or(reference.name);
     let candidates = [("namespace", reference.namespace), ("name", name), ("kind", reference.kind)];
     let known = candidates.into_iter().filter(|(_, value)| !value.is_empty());
-    known.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    collected(known.map(|(key, value)| (key.to_owned(), value.to_owned())))
 }
 
 /// An error, and the rule it is of, if it is one's.

@@ -7,11 +7,11 @@ pub mod reader;
 mod restore_rules;
 mod workload_match;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::json::{Fields, JsonError, Scanner};
 use crate::jsonpath::JsonPath;
-use crate::json::{Document, Fields, JsonError};
 use crate::karmada::{self, ObjectReference, PurgeMode, Work};
 use crate::labels::is_qualified_name;
 use crate::restore::rule::Rule;
@@ -20,7 +20,6 @@ use crate::verdict::{chain, listed, quote};
 use crate::workload_match::WorkloadMatch;
 use crate::{Request, Stage};
 use reader::{Errors, Object, Path, Problem};
-use restore_rules::Wanted;
 
 /// What a stage does about what it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -170,7 +169,7 @@ impl Settings {
     /// # Errors
     /// [`SettingsError`] with every error that was found, in the order of the design's table.
     pub fn from_json(json: &Value) -> Result<Self, SettingsError> {
-        Self::read(json, Errors::new(true), Wanted::All)
+        Self::read(json, Errors::new(true))
     }
 
     /// The settings that come with a request, as far as it needs them: the engine has validated them as a whole before it served
@@ -180,33 +179,35 @@ impl Settings {
     /// # Errors
     /// [`RequestSettingsError`]; no patterns that do not compile, which match nothing, and nothing that is not read.
     pub fn for_request(json: &str, request: &Request<'_>) -> Result<Self, RequestSettingsError> {
-        let mut fields = Fields::of(&["lint", "lintKinds", "guard", "preserve", "feed"]);
         let stage = Stage::of(request);
-        let mut wanted = Vec::new();
-        let manifests;
-        if matches!(stage, Stage::Feed | Stage::Restore) {
-            let outline = Document::read(json, restore_rules::outline())?;
-            let has_rules = !Wanted::All.indexes(outline.value()).is_empty();
-            if stage == Stage::Restore {
-                wanted.push((request.kind.group.as_ref(), request.kind.kind.as_ref()));
-            } else if has_rules && let Ok(Some(work)) = request.object(karmada::work_fields(Fields::default())) {
-                manifests = work;
-                let manifests = Work::new(manifests.value()).manifests().iter();
-                wanted.extend(manifests.map(ObjectReference::of).map(|reference| (reference.group, reference.kind)));
-            }
-            let indexes = Wanted::Kinds(&wanted).indexes(outline.value());
-            if stage == Stage::Restore && indexes.is_empty() {
-                return Ok(Self::default());
-            }
-            let rules = fields.at("restore.rules");
-            *rules = restore_rules::outline().at("restore.rules").clone();
-            rules.set_whole_items_at(indexes);
+        let sections: &[&str] = match stage {
+            Stage::Lint => &["lint", "lintKinds", "feed"],
+            Stage::Preserve => &["guard", "preserve"],
+            Stage::Feed => &["feed", "restore"],
+            Stage::Restore => &["restore"],
+        };
+        let mut settings = Map::new();
+        let mut scanner = Scanner::new(json);
+        if scanner.peek() != Some(b'{') {
+            return Ok(Self::read(&serde_json::from_str(json).map_err(JsonError::Value)?, Errors::new(false))?);
         }
-        let settings = Document::read(json, fields)?;
-        Ok(Self::read(settings.value(), Errors::new(false), Wanted::Kinds(&wanted))?)
+        scanner.members(|scanner, member| {
+            let section = scanner.value()?;
+            if sections.contains(&member.key.as_ref()) {
+                let section = if member.key == "restore" && section.starts_with('{') {
+                    restore_rules::for_kinds(section, &kinds_of(request))?
+                } else {
+                    serde_json::from_str(section).map_err(JsonError::Value)?
+                };
+                settings.insert(member.key.into_owned(), section);
+            }
+            Ok(())
+        })?;
+        scanner.end()?;
+        Ok(Self::read(&Value::Object(settings), Errors::new(false))?)
     }
 
-    fn read(json: &Value, mut errors: Errors, wanted: Wanted<'_>) -> Result<Self, SettingsError> {
+    fn read(json: &Value, mut errors: Errors) -> Result<Self, SettingsError> {
         let root = Object::new(
             json,
             Path::root(),
@@ -219,11 +220,22 @@ impl Settings {
             guard: root.choice("guard", &LEVELS, Level::default(), &mut errors),
             preserve: read_preserve(&root, &mut errors),
             feed: read_feed(&root, &mut errors),
-            restore: restore_rules::read(&root, wanted, &mut errors),
+            restore: restore_rules::read(&root, &mut errors),
         };
         let problems = errors.into_problems();
         if problems.is_empty() { Ok(settings) } else { Err(SettingsError(problems)) }
     }
+}
+
+/// Group and kind of the object of a request, or of the manifests in the Work that it is.
+fn kinds_of(request: &Request<'_>) -> Vec<(String, String)> {
+    if Stage::of(request) != Stage::Feed {
+        return vec![(request.kind.group.to_string(), request.kind.kind.to_string())];
+    }
+    // A Work that can't be read is refused when its turn comes.
+    let Ok(Some(work)) = request.object(karmada::work_fields(Fields::default())) else { return Vec::new() };
+    let manifests = Work::new(work.value()).manifests().iter().map(ObjectReference::of);
+    manifests.map(|reference| (reference.group.to_owned(), reference.kind.to_owned())).collect()
 }
 
 fn read_lint_kinds(root: &Object<'_>, errors: &mut Errors) -> Vec<InterpretedKind> {

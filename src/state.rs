@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::collected;
 use crate::jsonpath::{Budget, JsonPath};
 use crate::karmada::StatePreservationRule;
 use crate::metadata;
@@ -29,7 +30,7 @@ pub type State = BTreeMap<String, String>;
 
 /// The state that labels hold, as on a task of Karmada's; what is no text is none.
 pub fn of_labels(labels: &Map<String, Value>) -> State {
-    labels.iter().filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned()))).collect()
+    collected(labels.iter().filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned()))))
 }
 
 /// Which part of the status is state, and the label that it becomes.
@@ -139,6 +140,6 @@ pub fn read_annotation(object: &Value) -> Result<Option<State>, String> {
 /// `state` as the annotation holds it: keys sorted, so that the same state is the same text.
 pub fn to_annotation(state: &State) -> String {
     let state: serde_json::Map<String, Value> =
-        state.iter().map(|(alias, value)| (alias.clone(), Value::from(value.as_str()))).collect();
+        collected(state.iter().map(|(alias, value)| (alias.clone(), Value::from(value.as_str()))));
     Value::Object(state).to_string()
 }

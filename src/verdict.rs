@@ -113,7 +113,8 @@ impl Verdict<String> {
     /// The same answer with the object parsed; null where it is no JSON, because that of the request is none.
     #[must_use]
     pub fn parsed(self) -> Verdict {
-        let Ok(verdict) = self.try_map(|text| Ok::<_, std::convert::Infallible>(serde_json::from_str(&text).unwrap_or_default()));
+        let Ok(verdict) =
+            self.try_map(|text| Ok::<_, std::convert::Infallible>(serde_json::from_str(&text).unwrap_or_default()));
         verdict
     }
 }

@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 if [ ! -x target/tools/bin/twiggy ]; then
     echo "size: installing twiggy" >&2
-    cargo install --quiet --locked --root target/tools twiggy@0.8
+    cargo install --quiet --locked --root target/tools twiggy@0.8.0
 fi
 echo "policy.wasm: $(wc -c <policy.wasm) bytes, $(gzip -9 -c policy.wasm | wc -c) gzipped"
 CARGO_PROFILE_POLICY_STRIP=false CARGO_TARGET_DIR=target/size tools/build-policy.sh >/dev/null

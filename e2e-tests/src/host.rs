@@ -161,9 +161,7 @@ impl Cluster for &Host {
             field_masks: Some(object.fields.iter().map(|&field| field.to_owned()).collect()),
         };
         match self.get_resource(&lookup) {
-            Ok(text) => {
-                serde_json::from_str(&text).map(Some).map_err(|error| LookupError::Garbage(error.to_string()))
-            }
+            Ok(text) => object.read(text.as_bytes()).map(Some),
             Err(message) => classify(&message, object),
         }
     }

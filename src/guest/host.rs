@@ -7,8 +7,7 @@ use kubewarden_policy_sdk::wapc_guest::host_call;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Get, LookupError};
-use crate::json::Document;
-use crate::metadata;
+use crate::collected;
 
 /// The cluster that the policy server is connected to.
 pub struct Host;
@@ -21,19 +20,12 @@ impl Cluster for Host {
             name: object.name.to_owned(),
             namespace: object.namespace.map(str::to_owned),
             disable_cache: true,
-            field_masks: Some(object.fields.iter().map(|&field| field.to_owned()).collect::<BTreeSet<String>>()),
+            field_masks: Some(collected::<BTreeSet<String>, _>(object.fields.iter().map(|&field| field.to_owned()))),
         };
-        let garbage = |error: &dyn std::error::Error| LookupError::Garbage(error.to_string());
-        let request = serde_json::to_vec(&request).map_err(|error| garbage(&error))?;
+        let request = serde_json::to_vec(&request).map_err(|error| LookupError::Unavailable(error.to_string()))?;
         // Not through the SDK's `get_resource`, which copies what it finds once more.
         match host_call("kubewarden", "kubernetes", "get_resource", &request) {
-            Ok(found) => {
-                let found = std::str::from_utf8(&found).map_err(|error| garbage(&error))?;
-                let mut fields = metadata::fields();
-                object.fields.iter().for_each(|field| fields.at(field).set_whole());
-                let found = Document::read(found, fields).map_err(|error| garbage(&error))?;
-                Ok(Some(found.into_value()))
-            }
+            Ok(found) => object.read(&found).map(Some),
             Err(error) => classify(&error.to_string(), object),
         }
     }

@@ -2,15 +2,15 @@
 
 use serde_json::{Map, Value};
 
-use super::scan::{Member, Scanner, decode};
-use super::fields::{Fields, Items};
 use super::JsonError;
+use super::fields::{Fields, Items};
+use super::scan::{Member, Scanner, decode};
 
 /// A document, and the value of those parts of it that are read.
 #[derive(Debug, Clone)]
 pub struct Document<'t> {
     text: &'t str,
-    fields: Fields,
+    fields: Fields<'t>,
     value: Value,
 }
 
@@ -19,10 +19,8 @@ impl<'t> Document<'t> {
     ///
     /// # Errors
     /// [`JsonError`]. What is not read is only looked at as far as it takes to find its end.
-    pub fn read(text: &'t str, fields: Fields) -> Result<Self, JsonError> {
-        let mut scanner = Scanner::new(text);
-        let value = read(&mut scanner, &fields)?;
-        scanner.end()?;
+    pub fn read(text: &'t str, fields: Fields<'t>) -> Result<Self, JsonError> {
+        let value = read(text, &fields)?;
         Ok(Self { text, fields, value })
     }
 
@@ -30,18 +28,13 @@ impl<'t> Document<'t> {
     ///
     /// # Errors
     /// [`JsonError`].
-    pub fn read_again(&self, fields: Fields) -> Result<Self, JsonError> {
+    pub fn read_again(&self, fields: Fields<'t>) -> Result<Self, JsonError> {
         Self::read(self.text, fields)
     }
 
     /// What was read.
     pub fn value(&self) -> &Value {
         &self.value
-    }
-
-    /// What was read, by itself.
-    pub fn into_value(self) -> Value {
-        self.value
     }
 
     /// The document with `edited` in place of what was read. The text of all that is equal stays as it is.
@@ -65,13 +58,24 @@ impl<'t> Document<'t> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotRead;
 
-fn read(scanner: &mut Scanner<'_>, fields: &Fields) -> Result<Value, JsonError> {
+/// Those `fields` of the document in `text`.
+///
+/// # Errors
+/// [`JsonError`], as [`Document::read`].
+pub fn read(text: &str, fields: &Fields<'_>) -> Result<Value, JsonError> {
+    let mut scanner = Scanner::new(text);
+    let value = read_value(&mut scanner, fields)?;
+    scanner.end()?;
+    Ok(value)
+}
+
+fn read_value(scanner: &mut Scanner<'_>, fields: &Fields<'_>) -> Result<Value, JsonError> {
     match scanner.peek() {
         Some(b'{') if !fields.is_whole() => {
             let mut members = Map::new();
             scanner.members(|scanner, Member { key, .. }| {
                 let value = match fields.of_member(&key) {
-                    Some(fields) => read(scanner, fields)?,
+                    Some(fields) => read_value(scanner, fields)?,
                     None => skim(scanner)?,
                 };
                 members.insert(key.into_owned(), value);
@@ -85,7 +89,7 @@ fn read(scanner: &mut Scanner<'_>, fields: &Fields) -> Result<Value, JsonError> 
             scanner.items(|scanner| {
                 items.push(match fields.whole_items() {
                     Some(whole) => read_item(scanner, item_fields, whole, items.len())?,
-                    None => read(scanner, item_fields)?,
+                    None => read_value(scanner, item_fields)?,
                 });
                 Ok(())
             })?;
@@ -96,9 +100,9 @@ fn read(scanner: &mut Scanner<'_>, fields: &Fields) -> Result<Value, JsonError> 
     }
 }
 
-fn read_item(scanner: &mut Scanner<'_>, fields: &Fields, whole: &Items, index: usize) -> Result<Value, JsonError> {
+fn read_item(scanner: &mut Scanner<'_>, fields: &Fields<'_>, whole: &Items, index: usize) -> Result<Value, JsonError> {
     let start = scanner.clone();
-    let item = read(scanner, fields)?;
+    let item = read_value(scanner, fields)?;
     let is_whole = match whole {
         Items::With(key, values) => {
             item.get(key).and_then(Value::as_str).is_some_and(|found| values.iter().any(|value| value == found))
@@ -109,7 +113,7 @@ fn read_item(scanner: &mut Scanner<'_>, fields: &Fields, whole: &Items, index: u
         return Ok(item);
     }
     *scanner = start;
-    read(scanner, &Fields::whole())
+    read_value(scanner, &Fields::whole())
 }
 
 /// A value of which nothing but its kind is of interest, or a scalar.
@@ -117,14 +121,14 @@ fn skim(scanner: &mut Scanner<'_>) -> Result<Value, JsonError> {
     match scanner.peek() {
         Some(b'{') => scanner.value().map(|_| Value::Object(Map::new())),
         Some(b'[') => scanner.value().map(|_| Value::Array(Vec::new())),
-        _ => read(scanner, &Fields::default()),
+        _ => read_value(scanner, &Fields::default()),
     }
 }
 
 /// Adds the text of the next value to `text`, with `edited` in place of `original`, which was read from it.
 fn write(
     scanner: &mut Scanner<'_>,
-    fields: &Fields,
+    fields: &Fields<'_>,
     original: &Value,
     edited: &Value,
     text: &mut String,
@@ -146,7 +150,7 @@ fn write(
 
 fn write_object(
     scanner: &mut Scanner<'_>,
-    fields: &Fields,
+    fields: &Fields<'_>,
     original: &Map<String, Value>,
     edited: &Map<String, Value>,
     text: &mut String,
@@ -199,7 +203,7 @@ fn write_object(
 /// A list of which only parts of the items are read: its items are what they were, in their order.
 fn write_items(
     scanner: &mut Scanner<'_>,
-    fields: &Fields,
+    fields: &Fields<'_>,
     original: &[Value],
     edited: &[Value],
     text: &mut String,

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 /// Of an object of which only parts are read, all members are there: its scalars as they are, and the lists and objects that are
 /// not read as empty ones. So nothing that is stored there looks as if it were absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Fields {
+pub struct Fields<'a> {
     whole: bool,
-    members: BTreeMap<String, Fields>,
+    members: BTreeMap<&'a str, Box<Fields<'a>>>,
     /// Of every item of a list, and of every member of an object that `members` does not have.
-    each: Option<Box<Fields>>,
+    each: Option<Box<Fields<'a>>>,
     /// Of a list, the items that are read as a whole.
     whole_items: Option<Items>,
 }
@@ -25,9 +25,9 @@ pub(super) enum Items {
     At(Vec<usize>),
 }
 
-static WHOLE: Fields = Fields { whole: true, members: BTreeMap::new(), each: None, whole_items: None };
+static WHOLE: Fields<'static> = Fields { whole: true, members: BTreeMap::new(), each: None, whole_items: None };
 
-impl Fields {
+impl<'a> Fields<'a> {
     /// All of the value.
     pub fn whole() -> Self {
         WHOLE.clone()
@@ -35,20 +35,20 @@ impl Fields {
 
     /// The parts that these paths lead to, each as a whole: names of members with dots between them, as in the field masks of
     /// Kubewarden's lookups. In a list, a name is that of a member of every item.
-    pub fn of(paths: &[&str]) -> Self {
+    pub fn of(paths: &[&'a str]) -> Self {
         let mut fields = Self::default();
         paths.iter().for_each(|path| fields.at(path).set_whole());
         fields
     }
 
     /// What is read of the value that the path of names leads to, to be added to.
-    pub fn at(&mut self, path: &str) -> &mut Self {
+    pub fn at(&mut self, path: &'a str) -> &mut Self {
         path.split('.').fold(self, Self::member)
     }
 
     /// What is read of the member `name`, to be added to.
-    pub fn member(&mut self, name: &str) -> &mut Self {
-        self.members.entry(name.to_owned()).or_default()
+    pub fn member(&mut self, name: &'a str) -> &mut Self {
+        self.members.entry(name).or_default()
     }
 
     /// What is read of every item of a list, and of every member of an object that is not named, to be added to.
@@ -81,7 +81,7 @@ impl Fields {
 
     /// What is read of a member; `None` where it is not read.
     pub(super) fn of_member(&self, name: &str) -> Option<&Self> {
-        match (self.members.get(name), self.of_each()) {
+        match (self.members.get(name).map(Box::as_ref), self.of_each()) {
             _ if self.whole => Some(&WHOLE),
             (Some(_), Some(_)) => Some(&WHOLE),
             (named, each) => named.or(each),

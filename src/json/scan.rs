@@ -13,11 +13,17 @@ pub(crate) struct Scanner<'t> {
     text: &'t str,
     at: usize,
     depth: usize,
+    max_depth: usize,
 }
 
 impl<'t> Scanner<'t> {
     pub(crate) fn new(text: &'t str) -> Self {
-        Self { text, at: 0, depth: 0 }
+        Self { text, at: 0, depth: 0, max_depth: MAX_DEPTH }
+    }
+
+    /// A cursor for text of which the values are stepped over, however deeply they are nested.
+    pub(crate) fn of_any_depth(text: &'t str) -> Self {
+        Self { max_depth: usize::MAX, ..Self::new(text) }
     }
 
     /// Where the cursor is, in bytes.
@@ -100,10 +106,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Calls `visit` for every item of the next value, a list, with the cursor at the item, which `visit` steps over.
-    pub(crate) fn items(
-        &mut self,
-        mut visit: impl FnMut(&mut Self) -> Result<(), JsonError>,
-    ) -> Result<(), JsonError> {
+    pub(crate) fn items(&mut self, mut visit: impl FnMut(&mut Self) -> Result<(), JsonError>) -> Result<(), JsonError> {
         self.expect(b'[', "a list")?;
         self.descend()?;
         if !self.take(b']') {
@@ -131,7 +134,7 @@ impl<'t> Scanner<'t> {
 
     fn descend(&mut self) -> Result<(), JsonError> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH { Err(JsonError::TooDeep) } else { Ok(()) }
+        if self.depth > self.max_depth { Err(JsonError::TooDeep) } else { Ok(()) }
     }
 
     /// Steps over the list or object that begins here.

@@ -71,8 +71,7 @@ fn json(value: &Value, text: &mut String) {
             text.push(']');
         }
         Value::Object(fields) => {
-            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
-            fields.sort_by_key(|(key, _)| *key);
+            // The map is in the order of its keys.
             text.push('{');
             for (index, (key, value)) in fields.into_iter().enumerate() {
                 if index > 0 {
@@ -109,9 +108,18 @@ fn json_string(string: &str, text: &mut String) {
 
 /// The shortest decimal digits that give this number back, and the exponent of the first one.
 fn digits(value: f64) -> (String, i32) {
-    let scientific = format!("{:e}", value.abs());
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    (mantissa.replace('.', ""), exponent.parse().unwrap_or_default())
+    // serde_json prints the shortest ones. The formatter of std would be 20 KB more in the module.
+    let text = Value::from(value.abs()).to_string();
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_start_matches('0');
+    let point = |length: usize| i32::try_from(length).unwrap_or_default();
+    let first = exponent.parse().unwrap_or(0) + point(whole.len()) - 1 - point(digits.len() - significant.len());
+    match significant.trim_end_matches('0') {
+        "" => ("0".to_owned(), 0),
+        digits => (digits.to_owned(), first),
+    }
 }
 
 fn sign(value: f64) -> &'static str {

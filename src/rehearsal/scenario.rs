@@ -12,9 +12,9 @@ use crate::interpreted_kinds::{Interpretation, REFLECTED_ANNOTATIONS};
 use crate::jsonpath::JsonPath;
 use crate::karmada::{Binding, Failover, FailoverType, PurgeMode};
 use crate::lint::unnoticed_failure;
+use crate::metadata;
 use crate::restore::record::RECORD_ANNOTATION;
 use crate::state::{self, State, StateRule};
-use crate::metadata;
 
 /// The prefix of the annotations that the customizations in `deploy/interpreters` reflect as `.reflected`.
 const REFLECT_PREFIX: &str = "reflect.stateful-failover/";

@@ -162,7 +162,7 @@ impl Path {
     }
 
     /// What has to be read of an object to find what the path leads to, and from there what is to be read of that.
-    pub fn add_to<'f>(&self, fields: &'f mut Fields) -> &'f mut Fields {
+    pub fn add_to<'f, 'a>(&'a self, fields: &'f mut Fields<'a>) -> &'f mut Fields<'a> {
         let mut fields = fields;
         for (depth, segment) in self.0.iter().enumerate() {
             fields = match segment {

@@ -8,6 +8,7 @@ use super::RuleError;
 use super::edit::{Touched, append_item, append_text, covers, has_token, without_token};
 use super::place::{EditError, MAX_PLACES, Place};
 use super::rule::{Mode, OnUpdate, Rule, Site};
+use crate::collected;
 use crate::metadata;
 
 /// On workloads: JSON object `{"<rule>": {"<path>": {"was": …, "set": …}}}`. `was` is left out where nothing stood there,
@@ -63,7 +64,7 @@ impl Record {
             match changes {
                 Value::Object(changes) if rules.iter().any(|rule| rule.name == name) => {
                     let changes = changes.into_iter().filter_map(|(key, change)| Some((key, Change::read(change)?)));
-                    record.rules.insert(name, changes.collect());
+                    record.rules.insert(name, collected(changes));
                 }
                 changes => drop(record.others.insert(name, changes)),
             }
@@ -79,13 +80,12 @@ impl Record {
     /// What the record says of sites that `rule` has, in the order in which the rule works.
     pub fn entries_of<'r>(&self, rule: &'r Rule) -> Vec<Entry<'r>> {
         let changes = self.rules.get(&rule.name).into_iter().flatten();
-        let mut entries: Vec<(usize, Entry<'r>)> = changes
-            .filter_map(|(key, change)| {
-                let (rank, site) = rule.site(key)?;
-                Some((rank, Entry { rule, site, change: change.clone() }))
-            })
-            .collect();
-        entries.sort_by_key(|(rank, _)| *rank);
+        let mut entries: Vec<(usize, Entry<'r>)> = Vec::new();
+        for (key, change) in changes {
+            let Some((rank, site)) = rule.site(key) else { continue };
+            let at = entries.partition_point(|(earlier, _)| *earlier <= rank);
+            entries.insert(at, (rank, Entry { rule, site, change: change.clone() }));
+        }
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
@@ -179,7 +179,7 @@ impl Record {
         let mut json = self.others.clone();
         for (rule, changes) in &self.rules {
             let changes = changes.iter().map(|(key, change)| (key.clone(), change.to_json()));
-            json.insert(rule.clone(), Value::Object(changes.collect()));
+            json.insert(rule.clone(), Value::Object(collected(changes)));
         }
         Value::Object(json)
     }

@@ -146,7 +146,7 @@ impl<'r> Site<'r> {
 
 impl Rule {
     /// Adds what the rule reads and writes of an object.
-    pub(super) fn add_fields(&self, fields: &mut Fields) {
+    pub(super) fn add_fields<'a>(&'a self, fields: &mut Fields<'a>) {
         for condition in &self.conditions {
             let end = condition.path.add_to(fields);
             if matches!(condition.expectation, Expectation::Equals(_)) {

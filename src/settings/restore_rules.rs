@@ -1,14 +1,16 @@
 //! Reads the restore rules of the settings, and checks them completely.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::paths;
 use super::reader::{self, Errors, Object, as_string};
 use super::workload_match;
-use crate::json::Fields;
+use crate::collected;
+use crate::json::{JsonError, Scanner};
 use crate::metadata::type_name;
 use crate::restore::path::{Path, Segment};
 use crate::restore::rule::{As, Condition, Content, Edit, Expectation, Mode, OnUpdate, Rule};
@@ -19,48 +21,81 @@ use crate::workload_match::ALL;
 /// Most paths that all rules may have together.
 const MAX_PATHS: usize = 2000;
 
-/// Which rules are read.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Wanted<'a> {
-    /// All of them.
-    All,
-    /// Those for objects of one of these kinds, each a group and a kind.
-    Kinds(&'a [(&'a str, &'a str)]),
-}
-
-/// Of every rule, what [`Wanted`] needs to know.
-pub(super) fn outline() -> Fields {
-    Fields::of(&["restore.rules.match.apiGroups", "restore.rules.match.kinds"])
-}
-
-impl Wanted<'_> {
-    /// The indexes of the rules in the settings that are read.
-    pub(super) fn indexes(self, settings: &Value) -> Vec<usize> {
-        let rules = settings.pointer("/restore/rules").and_then(Value::as_array);
-        rules.into_iter().flatten().enumerate().filter(|(_, rule)| self.includes(rule)).map(|(index, _)| index).collect()
-    }
-
-    /// Whether the rule in `item` is read. One that does not say its kinds is: that is an error.
-    fn includes(self, item: &Value) -> bool {
-        let names = |key: &str, name: &str| {
-            let names = item.get("match").and_then(|matches| matches.get(key)).and_then(Value::as_array);
-            names.is_none_or(|names| names.iter().any(|known| known == name || known == ALL))
+/// The section `restore` in `json`, with null in place of every rule that is for none of these groups and kinds.
+///
+/// # Errors
+/// [`JsonError`].
+pub(super) fn for_kinds(json: &str, kinds: &[(String, String)]) -> Result<Value, JsonError> {
+    let mut section = Map::new();
+    Scanner::new(json).members(|scanner, member| {
+        let value = if member.key == "rules" && scanner.peek() == Some(b'[') {
+            let mut rules = Vec::new();
+            scanner.items(|scanner| {
+                let rule = scanner.value()?;
+                let is_read = is_for_any(rule, kinds)?;
+                rules.push(if is_read { serde_json::from_str(rule).map_err(JsonError::Value)? } else { Value::Null });
+                Ok(())
+            })?;
+            Value::Array(rules)
+        } else {
+            serde_json::from_str(scanner.value()?).map_err(JsonError::Value)?
         };
-        match self {
-            Self::All => true,
-            Self::Kinds(kinds) => {
-                kinds.iter().any(|(group, kind)| names("apiGroups", group) && names("kinds", kind))
-            }
-        }
+        section.insert(member.key.into_owned(), value);
+        Ok(())
+    })?;
+    Ok(Value::Object(section))
+}
+
+/// Whether the rule in `json` is for one of these groups and kinds. One that does not say its kinds may be: that is an error.
+fn is_for_any(json: &str, kinds: &[(String, String)]) -> Result<bool, JsonError> {
+    let (mut api_groups, mut rule_kinds) = (None, None);
+    let mut scanner = Scanner::new(json);
+    if scanner.peek() != Some(b'{') {
+        return Ok(true);
     }
+    scanner.members(|scanner, member| {
+        if member.key != "match" || scanner.peek() != Some(b'{') {
+            return scanner.value().map(drop);
+        }
+        scanner.members(|scanner, member| {
+            let names = match member.key.as_ref() {
+                "apiGroups" => &mut api_groups,
+                "kinds" => &mut rule_kinds,
+                _ => return scanner.value().map(drop),
+            };
+            *names = read_names(scanner)?;
+            Ok(())
+        })
+    })?;
+    let has = |names: &Option<Vec<Cow<'_, str>>>, name: &str| {
+        names.as_ref().is_none_or(|names| names.iter().any(|known| known == name || known == ALL))
+    };
+    Ok(kinds.iter().any(|(group, kind)| has(&api_groups, group) && has(&rule_kinds, kind)))
+}
+
+/// The strings in a list; `None` for something else.
+fn read_names<'t>(scanner: &mut Scanner<'t>) -> Result<Option<Vec<Cow<'t, str>>>, JsonError> {
+    if scanner.peek() != Some(b'[') {
+        return scanner.value().map(|_| None);
+    }
+    let mut names = Vec::new();
+    scanner.items(|scanner| {
+        match scanner.peek() {
+            Some(b'"') => names.push(scanner.string()?),
+            _ => drop(scanner.value()?),
+        }
+        Ok(())
+    })?;
+    Ok(Some(names))
 }
 
 /// Reads `restore.rules`.
-pub(super) fn read(root: &Object<'_>, wanted: Wanted<'_>, errors: &mut Errors) -> Vec<Rule> {
+pub(super) fn read(root: &Object<'_>, errors: &mut Errors) -> Vec<Rule> {
     let section = root.object("restore", &["rules"], errors);
     let mut rules: Vec<Rule> = Vec::new();
     for (item, path) in section.list("rules", errors) {
-        if !wanted.includes(item) {
+        // One that the request does not need.
+        if item.is_null() && !errors.is_thorough {
             continue;
         }
         let Some(rule) = read_rule(item, path.clone(), errors) else { continue };
@@ -116,11 +151,10 @@ fn read_rule(value: &Value, path: reader::Path, errors: &mut Errors) -> Option<R
 fn read_label_selector(matches: &Object<'_>, errors: &mut Errors) -> LabelSelector {
     let section = matches.object("labelSelector", &["matchLabels", "matchExpressions"], errors);
     let mut selector = LabelSelector::default();
-    let labels: BTreeMap<String, String> = section
-        .entries("matchLabels", errors)
-        .into_iter()
-        .filter_map(|(key, value, path)| Some((key.to_owned(), as_string(value, &path, errors)?.to_owned())))
-        .collect();
+    let entries = section.entries("matchLabels", errors).into_iter();
+    let labels: BTreeMap<String, String> = collected(
+        entries.filter_map(|(key, value, path)| Some((key.to_owned(), as_string(value, &path, errors)?.to_owned()))),
+    );
     selector.match_labels = Some(labels);
     let mut requirements = Vec::new();
     for (item, path) in section.list("matchExpressions", errors) {

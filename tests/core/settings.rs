@@ -94,8 +94,7 @@ fn a_request_reads_the_rules_of_its_kind() {
         ("work.karmada.io", "ResourceBinding", json!({}), false),
         ("policy.karmada.io", "PropagationPolicy", json!({}), false),
     ] {
-        let text =
-            json!({"kind": {"group": group, "kind": kind}, "operation": "CREATE", "object": object}).to_string();
+        let text = json!({"kind": {"group": group, "kind": kind}, "operation": "CREATE", "object": object}).to_string();
         let request = Request::from_json(&text).unwrap();
         match Settings::for_request(&settings.to_string(), &request) {
             Err(RequestSettingsError::Settings(found)) if reads => assert_eq!(found, error, "{group} {kind}"),

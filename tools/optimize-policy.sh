@@ -1,0 +1,13 @@
+#!/bin/sh
+# Makes the module smaller and runs its initialisation ahead of time. Usage: optimize-policy.sh MODULE OUTPUT
+# PREINITIALIZE is the command for the latter.
+set -eu
+cd "$(dirname "$0")/.."
+PREINITIALIZE="${PREINITIALIZE:-cargo run --locked --quiet --package e2e-tests --bin preinitialize --}"
+command -v wasm-opt >/dev/null || tools/apt-install.sh binaryen || {
+    echo "optimize: wasm-opt is missing; install Binaryen" >&2
+    exit 1
+}
+wasm-opt -Oz --enable-bulk-memory --enable-sign-ext --enable-mutable-globals --enable-nontrapping-float-to-int \
+    --enable-reference-types --enable-multivalue --enable-simd "$1" --output target/optimized.wasm
+$PREINITIALIZE target/optimized.wasm "$2"
