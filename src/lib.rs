@@ -57,7 +57,7 @@ pub use verdict::{Outcome, Verdict};
 
 use serde_json::Value;
 
-use json::{Document, Fields, NotRead};
+use json::{Fields, NotRead};
 use karmada::{POLICY_GROUP, WORK_GROUP};
 use request::RequestError;
 use verdict::chain;
@@ -126,9 +126,9 @@ pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Clust
     if stage == Stage::Restore && settings.restore.is_empty() {
         return Verdict::accept();
     }
-    let verdict = match review(stage, request, settings, cluster, &|parts| parts) {
-        // What makes a change that goes beyond what was read, two members of the same name for instance, is rare.
-        Err(ReviewError::NotRead) => review(stage, request, settings, cluster, &|_| Fields::whole()),
+    let verdict = match review_parts(stage, request, settings, cluster, &|parts| parts) {
+        // An edit that goes beyond what was read is rare: a member that stands there twice makes one.
+        Err(ReviewError::NotRead) => review_parts(stage, request, settings, cluster, &|_| Fields::whole()),
         verdict => verdict,
     };
     let verdict = verdict.unwrap_or_else(|error| match error {
@@ -147,24 +147,8 @@ enum ReviewError {
     NotRead,
 }
 
-/// The object of a request and the stored one, as far as a stage reads them.
-struct Objects<'a> {
-    object: Document<'a>,
-    old: Option<Value>,
-}
-
-impl Objects<'_> {
-    fn object(&self) -> &Value {
-        self.object.value()
-    }
-
-    fn old(&self) -> Option<&Value> {
-        self.old.as_ref()
-    }
-}
-
-/// What a stage says of the request, of whose objects it reads as much as `detail` makes of what it needs.
-fn review(
+/// The verdict on a request, of whose objects as much is read as `detail` makes of what the stage needs.
+fn review_parts(
     stage: Stage,
     request: &Request<'_>,
     settings: &Settings,
@@ -178,44 +162,51 @@ fn review(
         Stage::Restore => restore::fields(&settings.restore),
     });
     let old = request.old_object(&fields);
-    let Some(object) = request.object(fields)? else { return Ok(Verdict::accept()) };
+    let Some(mut object) = request.object(fields)? else { return Ok(Verdict::accept()) };
     if metadata::is_terminating(object.value()) {
         return Ok(Verdict::accept());
     }
-    let mut objects = Objects { object, old: old? };
-    let verdict = match stage {
-        Stage::Lint => lint::review(objects.object(), objects.old(), &request.describe(), settings),
-        Stage::Preserve => review_binding(request, &mut objects, settings, detail)?,
-        Stage::Feed => review_work(request, objects.object(), objects.old(), settings, cluster),
-        Stage::Restore => restore::review(request, objects.object(), objects.old(), &settings.restore, cluster),
-    };
-    verdict.try_map(|edited| objects.object.write(&edited).map_err(|NotRead| ReviewError::NotRead))
+    let mut old = old?;
+    if stage == Stage::Preserve
+        && let Some(clusters) = preserve::clusters_left(object.value(), old.as_ref(), &settings.preserve)
+    {
+        // Only now it is known whose statuses are needed.
+        let fields = detail(karmada::binding_fields_with_statuses(clusters));
+        match old {
+            Some(_) => old = request.old_object(&fields)?,
+            None => object = object.read_again(fields).map_err(RequestError::object)?,
+        }
+    }
+    let verdict = review(request, object.value(), old.as_ref(), settings, cluster);
+    verdict.try_map(|edited| object.write(&edited).map_err(|NotRead| ReviewError::NotRead))
+}
+
+/// The verdict on the object of a write and on the stored one, which are read as far as the stage needs them, or further.
+pub fn review(
+    request: &Request<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    settings: &Settings,
+    cluster: &impl Cluster,
+) -> Verdict {
+    match Stage::of(request) {
+        Stage::Lint => lint::review(object, old, &request.describe(), settings),
+        Stage::Preserve => review_binding(object, old, settings),
+        Stage::Feed => review_work(request, object, old, settings, cluster),
+        Stage::Restore => restore::review(request, object, old, &settings.restore, cluster),
+    }
 }
 
 /// Both stages that look at bindings: what either refuses is refused.
-fn review_binding<'a>(
-    request: &Request<'a>,
-    objects: &mut Objects<'a>,
-    settings: &Settings,
-    detail: &dyn for<'f> Fn(Fields<'f>) -> Fields<'f>,
-) -> Result<Verdict, ReviewError> {
-    let mut guarded = guard::review(objects.object(), objects.old(), settings.guard);
+fn review_binding(binding: &Value, old: Option<&Value>, settings: &Settings) -> Verdict {
+    let mut guarded = guard::review(binding, old, settings.guard);
     if !guarded.is_allowed() {
-        return Ok(guarded);
+        return guarded;
     }
-    let Some(clusters) = preserve::clusters_left(objects.object(), objects.old(), &settings.preserve) else {
-        return Ok(guarded);
-    };
-    // Only now it is known whose statuses are needed.
-    let fields = detail(karmada::binding_fields_with_statuses(clusters));
-    match &objects.old {
-        Some(_) => objects.old = request.old_object(&fields)?,
-        None => objects.object = objects.object.read_again(fields).map_err(RequestError::object)?,
-    }
-    let mut verdict = preserve::review(objects.object(), objects.old(), &settings.preserve);
+    let mut verdict = preserve::review(binding, old, &settings.preserve);
     verdict.warnings.append(&mut guarded.warnings);
-    verdict.audit_annotations.append(&mut guarded.audit_annotations);
-    Ok(verdict)
+    verdict.audit_annotations.extend(guarded.audit_annotations);
+    verdict
 }
 
 /// Both stages that look at Works: the state is fed to a manifest, and restored in it.

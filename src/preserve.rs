@@ -42,6 +42,9 @@ pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings)
     let stored = old.unwrap_or(binding);
     let history = History::read(stored);
     let view = Binding::new(binding);
+    if clusters_left(binding, old, settings).is_none() {
+        return Verdict::accept();
+    }
     let tasks = view.tasks();
     if tasks.len() > MAX_TASKS {
         return Verdict::deny(format!(

@@ -192,15 +192,15 @@ impl Settings {
             return Ok(Self::read(&serde_json::from_str(json).map_err(JsonError::Value)?, Errors::new(false))?);
         }
         scanner.members(|scanner, member| {
-            let section = scanner.value()?;
-            if sections.contains(&member.key.as_ref()) {
-                let section = if member.key == "restore" && section.starts_with('{') {
-                    restore_rules::for_kinds(section, &kinds_of(request))?
-                } else {
-                    serde_json::from_str(section).map_err(JsonError::Value)?
-                };
-                settings.insert(member.key.into_owned(), section);
+            if !sections.contains(&member.key.as_ref()) {
+                return scanner.value().map(drop);
             }
+            let section = if member.key == "restore" && scanner.peek() == Some(b'{') {
+                restore_rules::for_kinds(scanner, &kinds_of(request))?
+            } else {
+                scanner.parse()?
+            };
+            settings.insert(member.key.into_owned(), section);
             Ok(())
         })?;
         scanner.end()?;

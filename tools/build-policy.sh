@@ -17,7 +17,7 @@ has_debian_sources() {
 }
 # The stack is part of the memory that every instance gets; the default of 1 MiB is most of what an evaluation takes. All tests
 # of hostile input pass with half of this one. SIMD is part of what Wasmtime and browsers have by default.
-export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-C link-arg=-zstack-size=${STACK_SIZE:-131072} -C target-feature=+simd128"
+export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-C link-arg=-zstack-size=${STACK_SIZE:-131072} -C target-feature=+simd128 -C symbol-mangling-version=v0"
 mkdir -p target
 if ! has_rustup_target && ! has_debian_sources; then
     if command -v rustup >/dev/null && rustup target add "$TARGET" >target/rustup.log 2>&1; then

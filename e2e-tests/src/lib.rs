@@ -7,7 +7,7 @@
 //! | [`host`] | what the host answers to the policy's lookups |
 //! | [`recording`], [`replay`] | recorded failovers, and the API servers that they are replayed on |
 //! | [`case`] | the corpus of cases |
-//! | [`metadata`] | the policy's metadata in the module |
+//! | [`metadata`], [`size`] | the policy's metadata in the module, and what each crate costs there |
 
 pub mod case;
 pub mod host;
@@ -15,6 +15,7 @@ pub mod metadata;
 pub mod policy;
 pub mod recording;
 pub mod replay;
+pub mod size;
 
 use std::path::{Path, PathBuf};
 

@@ -96,7 +96,7 @@ fn read_value(scanner: &mut Scanner<'_>, fields: &Fields<'_>) -> Result<Value, J
             Ok(Value::Array(items))
         }
         Some(b'"') => Ok(Value::String(decode(scanner.value()?)?.into_owned())),
-        _ => serde_json::from_str(scanner.value()?).map_err(JsonError::Value),
+        _ => scanner.parse(),
     }
 }
 

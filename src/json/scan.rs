@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 use super::JsonError;
 
 /// Deepest nesting of lists and objects, as in `serde_json`.
@@ -27,7 +29,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Where the cursor is, in bytes.
-    pub(super) fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
@@ -78,6 +80,19 @@ impl<'t> Scanner<'t> {
             None => return Err(self.error("a value")),
         }
         Ok(self.span(start, self.at))
+    }
+
+    /// The next value, read as a whole.
+    pub(crate) fn parse(&mut self) -> Result<Value, JsonError> {
+        self.peek();
+        let start = self.at;
+        self.value()?;
+        self.parse_from(start)
+    }
+
+    /// The value that was stepped over since `start`, read as a whole.
+    pub(crate) fn parse_from(&self, start: usize) -> Result<Value, JsonError> {
+        serde_json::from_str(self.span(start, self.at)).map_err(JsonError::Value)
     }
 
     /// Calls `visit` for every member of the next value, an object, with the cursor at the member's value, which `visit` steps

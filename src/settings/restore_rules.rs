@@ -21,24 +21,24 @@ use crate::workload_match::ALL;
 /// Most paths that all rules may have together.
 const MAX_PATHS: usize = 2000;
 
-/// The section `restore` in `json`, with null in place of every rule that is for none of these groups and kinds.
+/// The section `restore`, which comes next, with null in place of every rule that is for none of these groups and kinds.
 ///
 /// # Errors
 /// [`JsonError`].
-pub(super) fn for_kinds(json: &str, kinds: &[(String, String)]) -> Result<Value, JsonError> {
+pub(super) fn for_kinds(scanner: &mut Scanner<'_>, kinds: &[(String, String)]) -> Result<Value, JsonError> {
     let mut section = Map::new();
-    Scanner::new(json).members(|scanner, member| {
+    scanner.members(|scanner, member| {
         let value = if member.key == "rules" && scanner.peek() == Some(b'[') {
             let mut rules = Vec::new();
             scanner.items(|scanner| {
-                let rule = scanner.value()?;
-                let is_read = is_for_any(rule, kinds)?;
-                rules.push(if is_read { serde_json::from_str(rule).map_err(JsonError::Value)? } else { Value::Null });
+                scanner.peek();
+                let start = scanner.at();
+                rules.push(if is_for_any(scanner, kinds)? { scanner.parse_from(start)? } else { Value::Null });
                 Ok(())
             })?;
             Value::Array(rules)
         } else {
-            serde_json::from_str(scanner.value()?).map_err(JsonError::Value)?
+            scanner.parse()?
         };
         section.insert(member.key.into_owned(), value);
         Ok(())
@@ -46,12 +46,11 @@ pub(super) fn for_kinds(json: &str, kinds: &[(String, String)]) -> Result<Value,
     Ok(Value::Object(section))
 }
 
-/// Whether the rule in `json` is for one of these groups and kinds. One that does not say its kinds may be: that is an error.
-fn is_for_any(json: &str, kinds: &[(String, String)]) -> Result<bool, JsonError> {
+/// Whether the rule that comes next is for one of these groups and kinds. One that does not say its kinds may be: that is an error.
+fn is_for_any(scanner: &mut Scanner<'_>, kinds: &[(String, String)]) -> Result<bool, JsonError> {
     let (mut api_groups, mut rule_kinds) = (None, None);
-    let mut scanner = Scanner::new(json);
     if scanner.peek() != Some(b'{') {
-        return Ok(true);
+        return scanner.value().map(|_| true);
     }
     scanner.members(|scanner, member| {
         if member.key != "match" || scanner.peek() != Some(b'{') {

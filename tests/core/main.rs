@@ -1,5 +1,6 @@
 //! The core: its JSONPath dialects against their sources, and the laws of its stages.
 
+mod differential;
 mod failover_model;
 mod hostile_fuzz;
 mod interpreted_kinds;

@@ -9,7 +9,8 @@ where
     S::Value: std::fmt::Debug + Clone,
 {
     let cases = std::env::var("MODEL_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(runs);
-    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases, failure_persistence: None, max_local_rejects: u32::MAX, ..ProptestConfig::default() };
     let outcome = TestRunner::new(config).run(&input, |input| {
         law(input);
         Ok(())

@@ -50,7 +50,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 /// Mostly an object, with fields that the paths of the rules lead to.
-fn spec() -> impl Strategy<Value = Value> {
+pub(crate) fn spec() -> impl Strategy<Value = Value> {
     let fields = prop::collection::btree_map("[abc]", any_json(), 0..4);
     prop_oneof![4 => fields.prop_map(|fields| Value::Object(fields.into_iter().collect())), 1 => any_json()]
 }
@@ -80,9 +80,9 @@ fn edit() -> impl Strategy<Value = Value> {
 }
 
 /// Settings with one to three rules.
-struct Rules {
-    json: Value,
-    settings: Settings,
+pub(crate) struct Rules {
+    pub(crate) json: Value,
+    pub(crate) settings: Settings,
 }
 
 impl std::fmt::Debug for Rules {
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Rules {
 }
 
 /// Rules that the settings take.
-fn rules() -> impl Strategy<Value = Rules> {
+pub(crate) fn rules() -> impl Strategy<Value = Rules> {
     let rule = (
         prop::collection::vec(path(), 0..2),
         prop::collection::vec(edit(), 0..3),
@@ -115,7 +115,7 @@ fn rules() -> impl Strategy<Value = Rules> {
 }
 
 /// The object that rules are for, with state.
-fn object(spec: &Value) -> Value {
+pub(crate) fn object(spec: &Value) -> Value {
     with_state(spec, "42")
 }
 

@@ -1,0 +1,331 @@
+//! What the policy makes of the text of objects, of which it reads parts and edits places, held against the same stages on whole
+//! values of serde_json: the same verdict, the same object, and the text of all that did not change byte for byte.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use proptest::test_runner::{TestRng, TestRunner};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use stateful_failover::cluster::{Get, LookupError};
+use stateful_failover::{Outcome, Request, Settings, Verdict, evaluate, metadata, review};
+
+use crate::restore_laws;
+
+/// How many requests are tried: `DIFFERENTIAL_RUNS`, or a few in every test.
+fn runs() -> u32 {
+    std::env::var("DIFFERENTIAL_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(3000)
+}
+
+/// A request with the text of its objects, as they are fuzzed.
+#[derive(Debug, Clone)]
+struct Case {
+    /// All of the request but the objects.
+    request: Value,
+    object: Value,
+    old: Value,
+    settings: Value,
+    /// What every lookup finds.
+    found: Value,
+}
+
+/// Every recorded write, with the settings of `restore` that go furthest; and the samples as workloads that are created.
+fn corpus() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for recording in files("testdata/recordings", "jsonl") {
+        let mut binding = json!({"metadata": {}, "spec": {}});
+        for line in fs::read_to_string(recording).unwrap().lines() {
+            let recorded: Value = serde_json::from_str(line).unwrap();
+            let mut request = recorded["request"].clone();
+            if request["kind"]["kind"] == "ResourceBinding" {
+                binding = request["object"].clone();
+            }
+            let (object, old) = (request["object"].take(), request["oldObject"].take());
+            cases.push(Case { request, object, old, settings: rules(), found: binding.clone() });
+        }
+    }
+    for sample in files("testdata/samples", "yaml").into_iter().chain(files("testdata/manifests", "yaml")) {
+        let text = fs::read_to_string(sample).unwrap();
+        for object in serde_yaml_ng::Deserializer::from_str(&text) {
+            let Ok(mut object) = <Value as serde::Deserialize>::deserialize(object) else { continue };
+            let Some(api_version) = object["apiVersion"].as_str() else { continue };
+            let group = api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
+            let kind = object["kind"].clone();
+            if object["metadata"].is_object() {
+                object["metadata"]["annotations"]["stateful-failover/state"] = json!(r#"{"id":"42"}"#);
+            }
+            let request =
+                json!({"kind": {"group": group, "kind": kind}, "operation": "CREATE", "namespace": "ns", "name": "n"});
+            cases.push(Case { request, object, old: Value::Null, settings: rules(), found: Value::Null });
+        }
+    }
+    assert!(cases.len() > 250, "{} cases", cases.len());
+    cases
+}
+
+/// Rules that lead everywhere: through names, selectors, indexes and `[*]`, that remove, replace and append.
+fn rules() -> Value {
+    let rule = |name: &str, set: Value, remove: Value| {
+        json!({"name": name, "match": {"apiGroups": ["*"], "kinds": [
+                "FlinkDeployment", "Deployment", "StatefulSet", "Pod", "Job", "CronJob", "RayJob", "Workflow", "Cluster", "Kafka"]},
+            "vars": {"id": {"state": "id", "pattern": ".*", "onMissing": "Skip"},
+                     "job": {"state": "resourcebinding.karmada.io/failover-jobid", "pattern": ".*", "onMissing": "Skip"}},
+            "set": set, "remove": remove, "onUpdate": "Apply"})
+    };
+    json!({"restore": {"rules": [
+        rule("names", json!([{"path": "/spec/job/initialSavepointPath", "template": "s3://{id}"}, {"path": "/spec/new/deep", "value": 1.50}]),
+            json!(["/spec/job/state", "/spec/replicas"])),
+        rule("lists", json!([
+            {"path": "/spec/template/spec/containers/[*]/image", "value": "x"},
+            {"path": "/spec/list/[name=a]/v", "value": [1, {}]}, {"path": "/spec/args", "mode": "Append", "value": "--x"}]),
+            json!(["/spec/volumes/[name=data]", "/spec/containers/0/env"])),
+    ]}})
+}
+
+fn files(folder: &str, extension: &str) -> Vec<std::path::PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|found| found == extension));
+    files.sort();
+    files
+}
+
+/// The value of a member that stands there once more.
+const TWICE: &str = "the first of two";
+
+/// Puts an odd value in a random place, or takes one away.
+fn change(value: &mut Value, rng: &mut TestRng) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() && rng.random_range(0..8) > 0 => {
+            let key = fields.keys().nth(rng.random_range(0..fields.len())).unwrap().clone();
+            match rng.random_range(0..12) {
+                0 => drop(fields.remove(&key)),
+                1 => drop(fields.insert(key + "x", odd(rng))),
+                _ => change(fields.get_mut(&key).unwrap(), rng),
+            }
+        }
+        Value::Array(items) if !items.is_empty() && rng.random_range(0..8) > 0 => {
+            let index = rng.random_range(0..items.len());
+            match rng.random_range(0..8) {
+                0 => drop(items.remove(index)),
+                1 => items.push(items[index].clone()),
+                2 => items.insert(index, odd(rng)),
+                _ => change(&mut items[index], rng),
+            }
+        }
+        value => *value = odd(rng),
+    }
+}
+
+fn odd(rng: &mut TestRng) -> Value {
+    let odd = [
+        json!(null),
+        json!(true),
+        json!(""),
+        json!("a"),
+        json!("a\"b\\\n\u{1}é\u{1f600}"),
+        json!(0),
+        json!(-0.0),
+        json!(1e300),
+        json!(18_446_744_073_709_551_615_u64),
+        json!([]),
+        json!({}),
+        json!([[{"name": "a"}]]),
+        json!({"name": "a", "v": {}}),
+        json!({"metadata": {"name": "x"}}),
+        json!([{"name": "a", "v": 1}, {"name": "a"}]),
+        json!({"$serde_json::private::Number": "1"}),
+    ];
+    odd[rng.random_range(0..odd.len())].clone()
+}
+
+/// The value as text that spells it oddly: white space, escapes, numbers with more digits than they need, members twice.
+fn spell(value: &Value, rng: &mut TestRng, is_odd: bool, text: &mut String) {
+    let mut space = |text: &mut String| {
+        if is_odd && rng.random_range(0..6) == 0 {
+            text.push_str([" ", "\n", "\t ", "\r\n"][rng.random_range(0..4)]);
+        }
+    };
+    space(text);
+    match value {
+        Value::Object(fields) => {
+            text.push('{');
+            let mut separator = "";
+            let twice = Value::from(TWICE);
+            for (key, value) in fields {
+                let is_twice = is_odd && rng.random_range(0..60) == 0;
+                for value in is_twice.then_some(&twice).into_iter().chain([value]) {
+                    text.push_str(std::mem::replace(&mut separator, ","));
+                    spell(&Value::from(key.as_str()), rng, is_odd, text);
+                    text.push(':');
+                    spell(value, rng, is_odd, text);
+                }
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                text.push_str(if index == 0 { "" } else { "," });
+                spell(item, rng, is_odd, text);
+            }
+            text.push(']');
+        }
+        Value::String(string) if is_odd && string != TWICE && rng.random_range(0..8) == 0 => {
+            text.push('"');
+            for unit in string.encode_utf16() {
+                text.push_str(&format!("\\u{unit:04X}"));
+            }
+            text.push('"');
+        }
+        Value::Number(number) if is_odd && number.is_u64() && rng.random_range(0..8) == 0 => {
+            text.push_str(&format!("{number}.000"));
+        }
+        value => text.push_str(&value.to_string()),
+    }
+    if is_odd && rng.random_range(0..20) == 0 {
+        text.push(' ');
+    }
+}
+
+/// Text that is JSON no more, most of the time.
+fn damage(text: &mut String, rng: &mut TestRng) {
+    let mut at = rng.random_range(0..=text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    match rng.random_range(0..5) {
+        0 => text.truncate(at),
+        1 => text.insert_str(at, "\\ud800"),
+        2 => text.insert_str(at, &"[".repeat(200)),
+        3 => text.insert(at, ['"', '{', '}', ',', ':', '\u{0}'][rng.random_range(0..6)]),
+        _ => text.insert_str(at, "nul"),
+    }
+}
+
+/// The policy on values, as if all of both objects had been parsed.
+fn on_values(request: &Request<'_>, object: &Value, old: &Value, case: &Case, settings: &Settings) -> Verdict {
+    let old = (!request.is_create() && old.is_object()).then_some(old);
+    let is_workload = !request.kind.group.ends_with("karmada.io");
+    if !request.is_write()
+        || !object.is_object()
+        || metadata::is_terminating(object)
+        || (is_workload && settings.restore.is_empty())
+    {
+        return Verdict::accept();
+    }
+    review(request, object, old, settings, &|_: &Get<'_>| found(case)).limited()
+}
+
+fn found(case: &Case) -> Result<Option<Value>, LookupError> {
+    Ok(Some(case.found.clone()).filter(Value::is_object))
+}
+
+/// Tries one case, and says what came of it.
+fn compare(case: &Case, object: &str, old: &str) -> &'static str {
+    let mut request = case.request.clone();
+    request["object"] = json!("OBJECT");
+    request["oldObject"] = json!("OLD");
+    let text = request.to_string().replacen("\"OBJECT\"", object, 1).replacen("\"OLD\"", old, 1);
+    let settings = Settings::from_json(&case.settings).unwrap();
+    let Ok(request) = Request::from_json(&text) else { return "not read" };
+    let verdict = evaluate(&request, &settings, &|_: &Get<'_>| found(case));
+    let parsed = (serde_json::from_str::<Value>(object), serde_json::from_str::<Value>(old));
+    let (Ok(whole), Ok(whole_old)) = parsed else {
+        // What the policy does not read it does not check. The engine refuses an object that is no JSON.
+        if let Outcome::Mutate(mutated) = &verdict.outcome {
+            let is_json = serde_json::from_str::<Value>(mutated).is_ok();
+            assert!(!is_json || serde_json::from_str::<Value>(object).is_ok(), "{text}");
+        }
+        return "no JSON";
+    };
+    let expected = on_values(&request, &whole, &whole_old, case, &settings);
+    // An object in which a member stands twice is written anew.
+    if let Outcome::Mutate(mutated) = &verdict.outcome
+        && !object.contains(TWICE)
+    {
+        assert_untouched(object, mutated);
+    }
+    let is_mutated = matches!(verdict.outcome, Outcome::Mutate(_));
+    assert_eq!(verdict.parsed(), expected, "{text}");
+    match expected.outcome {
+        Outcome::Deny { .. } => "denied",
+        _ if is_mutated => "mutated",
+        _ => "accepted",
+    }
+}
+
+/// Of two texts of objects, what is equal in both has the same text.
+fn assert_untouched(before: &str, after: &str) {
+    fn members(text: &str) -> Option<BTreeMap<String, &RawValue>> {
+        serde_json::from_str(text).ok()
+    }
+    if let (Some(before), Some(after)) = (members(before), members(after)) {
+        for (key, before) in before {
+            let Some(after) = after.get(&key) else { continue };
+            let same = serde_json::from_str::<Value>(before.get()).ok() == serde_json::from_str(after.get()).ok();
+            if same {
+                assert_eq!(before.get(), after.get(), "{key}");
+            } else {
+                assert_untouched(before.get(), after.get());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_text_is_edited_as_the_value_is() {
+    let corpus = corpus();
+    // Most requests pass as they came: those that do not get half of the runs.
+    let (mutated, others): (Vec<Case>, Vec<Case>) = corpus
+        .into_iter()
+        .partition(|case| compare(case, &case.object.to_string(), &case.old.to_string()) == "mutated");
+    let mut runner = TestRunner::deterministic();
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    for run in 0..runs() {
+        // A stream of its own for every run, so that one can be tried alone.
+        let mut rng = runner.new_rng();
+        let cases = if run % 2 == 0 { &mutated } else { &others };
+        let mut case = cases[run as usize / 2 % cases.len()].clone();
+        for _ in 0..rng.random_range(0..4) {
+            change(&mut case.object, &mut rng);
+            if rng.random_range(0..2) == 0 {
+                change(&mut case.old, &mut rng);
+            }
+        }
+        let is_odd = rng.random_range(0..3) > 0;
+        let [mut object, mut old] = [String::new(), String::new()];
+        spell(&case.object, &mut rng, is_odd, &mut object);
+        spell(&case.old, &mut rng, is_odd, &mut old);
+        if rng.random_range(0..8) == 0 {
+            damage(if rng.random_range(0..2) == 0 { &mut object } else { &mut old }, &mut rng);
+        }
+        *counts.entry(compare(&case, object.trim(), old.trim())).or_default() += 1;
+    }
+    // A comparison of requests that all pass would say nothing.
+    for (outcome, share) in [("mutated", 5), ("accepted", 5), ("denied", 1000), ("no JSON", 50)] {
+        assert!(counts.get(outcome).is_some_and(|count| *count > runs() / share), "{counts:?}");
+    }
+}
+
+#[test]
+fn random_rules_edit_the_text_as_they_edit_the_value() {
+    let input = (restore_laws::rules(), restore_laws::spec(), restore_laws::spec());
+    crate::model::hold(input.prop_map(|(rules, spec, old)| (rules.json, spec, old)), 1500, |(settings, spec, old)| {
+        let request = |operation| json!({"kind": {"group": "x.io", "version": "v1", "kind": "Thing"}, "name": "n", "namespace": "ns", "operation": operation});
+        let [object, old] = [spec, old].map(|spec| restore_laws::object(&spec));
+        let case = |operation| Case {
+            request: request(operation),
+            object: object.clone(),
+            old: old.clone(),
+            settings: settings.clone(),
+            found: Value::Object(Map::new()),
+        };
+        compare(&case("CREATE"), &object.to_string(), "null");
+        compare(&case("UPDATE"), &object.to_string(), &old.to_string());
+    });
+}
