@@ -9,7 +9,7 @@ export PREINITIALIZE
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=
 
-.PHONY: demo test build lint unit-tests model differential e2e-tests publish bench size fmt clean playground site-build site site-tests pictures bench-rehearse
+.PHONY: demo test build lint unit-tests model differential e2e-tests publish bench load size fmt clean playground site-build site site-tests pictures bench-rehearse
 
 # Replays a recorded failover through the module. ARGS="--recording FILE --settings FILE" for one's own.
 demo: policy.wasm
@@ -116,6 +116,10 @@ bench: policy.wasm
 	$(CARGO) bench --locked --package stateful-failover
 	+@PACKAGE=sdk-policy PROFILE=baseline STACK_SIZE=1048576 tools/build-policy.sh >/dev/null
 	$(CARGO) bench --locked --package e2e-tests --bench module
+
+# The module under load on all cores: requests a second, memory, and the loss of a cluster with 2,000 applications.
+load: policy.wasm
+	$(CARGO) bench --locked --package e2e-tests --bench load
 
 # How long a rehearsal of 1,000 bindings takes, and its memory.
 bench-rehearse:

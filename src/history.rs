@@ -3,13 +3,14 @@
 //! Karmada forgets a failover once its eviction task is gone, and does not remember other moves at all. The history outlives
 //! both, in an annotation of the binding, which survives Karmada's own writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::collected;
 use crate::karmada::{Binding, FailoverType, PurgeMode, Task};
 use crate::metadata;
 use crate::state::State;
@@ -225,7 +226,8 @@ impl Record {
 
     /// While nothing is scheduled, `to` stays what it was: it says where the state was sent.
     pub fn set_to(&mut self, clusters: &[&str]) {
-        let is_new = |cluster: &str| cluster == self.from || !self.before.iter().any(|before| before == cluster);
+        let before: BTreeSet<&str> = collected(self.before.iter().map(String::as_str));
+        let is_new = |cluster: &str| cluster == self.from || !before.contains(cluster);
         let to: Vec<String> =
             clusters.iter().filter(|cluster| is_new(cluster)).map(|&cluster| cluster.to_owned()).collect();
         if !to.is_empty() {

@@ -174,13 +174,14 @@ pub fn binding_fields() -> Fields<'static> {
     fields
 }
 
-/// What [`Binding`] reads with the statuses of the application in these clusters, and of the others the health.
-pub fn binding_fields_with_statuses(clusters: Vec<String>) -> Fields<'static> {
-    let mut fields = binding_fields();
+/// Adds the statuses of the application in these clusters, and the health in the others.
+pub fn add_statuses(fields: &mut Fields<'_>, clusters: Vec<String>) {
     let statuses = fields.at("status.aggregatedStatus");
-    statuses.each();
+    let status = statuses.each();
+    status.member("clusterName");
+    status.member("health");
+    status.set_exact();
     statuses.set_whole_items_with("clusterName", clusters);
-    fields
 }
 
 impl<'a> Binding<'a> {

@@ -171,10 +171,18 @@ fn review_parts(
         && let Some(clusters) = preserve::clusters_left(object.value(), old.as_ref(), &settings.preserve)
     {
         // Only now it is known whose statuses are needed.
-        let fields = detail(karmada::binding_fields_with_statuses(clusters));
-        match old {
-            Some(_) => old = request.old_object(&fields)?,
-            None => object = object.read_again(fields).map_err(RequestError::object)?,
+        match &mut old {
+            Some(Value::Object(old)) => {
+                let mut fields = Fields::default();
+                karmada::add_statuses(&mut fields, clusters);
+                let statuses = request.old_object(&fields)?;
+                old.extend(statuses.and_then(|mut old| Some(("status".to_owned(), old.get_mut("status")?.take()))));
+            }
+            _ => {
+                let mut fields = karmada::binding_fields();
+                karmada::add_statuses(&mut fields, clusters);
+                object = object.read_again(detail(fields)).map_err(RequestError::object)?;
+            }
         }
     }
     let verdict = review(request, object.value(), old.as_ref(), settings, cluster);

@@ -76,6 +76,7 @@ fn read_value(scanner: &mut Scanner<'_>, fields: &Fields<'_>) -> Result<Value, J
             scanner.members(|scanner, Member { key, .. }| {
                 let value = match fields.of_member(&key) {
                     Some(fields) => read_value(scanner, fields)?,
+                    None if fields.is_exact() => return scanner.value().map(drop),
                     None => skim(scanner)?,
                 };
                 members.insert(key.into_owned(), value);

@@ -12,6 +12,8 @@ pub struct Fields<'a> {
     members: BTreeMap<&'a str, Box<Fields<'a>>>,
     /// Of every item of a list, and of every member of an object that `members` does not have.
     each: Option<Box<Fields<'a>>>,
+    /// Whether members that are not read are left out.
+    is_exact: bool,
     /// Of a list, the items that are read as a whole.
     whole_items: Option<Items>,
 }
@@ -25,7 +27,8 @@ pub(super) enum Items {
     At(Vec<usize>),
 }
 
-static WHOLE: Fields<'static> = Fields { whole: true, members: BTreeMap::new(), each: None, whole_items: None };
+static WHOLE: Fields<'static> =
+    Fields { whole: true, members: BTreeMap::new(), each: None, is_exact: false, whole_items: None };
 
 impl<'a> Fields<'a> {
     /// All of the value.
@@ -69,6 +72,15 @@ impl<'a> Fields<'a> {
     /// Reads the items of a list at these indexes as a whole.
     pub fn set_whole_items_at(&mut self, indexes: Vec<usize>) {
         self.whole_items = Some(Items::At(indexes));
+    }
+
+    /// Leaves out the members of an object that are not read, in place of saying that they are there. Nothing of it may be edited.
+    pub fn set_exact(&mut self) {
+        self.is_exact = true;
+    }
+
+    pub(super) fn is_exact(&self) -> bool {
+        self.is_exact
     }
 
     pub(super) fn is_whole(&self) -> bool {

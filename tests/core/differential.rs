@@ -9,7 +9,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use proptest::test_runner::{TestRng, TestRunner};
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use stateful_failover::cluster::{Get, LookupError};
 use stateful_failover::{Outcome, Request, Settings, Verdict, evaluate, metadata, review};
@@ -261,20 +261,33 @@ fn compare(case: &Case, object: &str, old: &str) -> &'static str {
 
 /// Of two texts of objects, what is equal in both has the same text.
 fn assert_untouched(before: &str, after: &str) {
-    fn members(text: &str) -> Option<BTreeMap<String, &RawValue>> {
-        serde_json::from_str(text).ok()
-    }
-    if let (Some(before), Some(after)) = (members(before), members(after)) {
-        for (key, before) in before {
-            let Some(after) = after.get(&key) else { continue };
-            let same = serde_json::from_str::<Value>(before.get()).ok() == serde_json::from_str(after.get()).ok();
-            if same {
-                assert_eq!(before.get(), after.get(), "{key}");
-            } else {
-                assert_untouched(before.get(), after.get());
-            }
+    let (Some(before), Some(after)) = (members(before), members(after)) else { return };
+    for (key, before) in before {
+        let Some(after) = after.get(&key) else { continue };
+        if serde_json::from_str::<Value>(before).ok() == serde_json::from_str(after).ok() {
+            assert_eq!(before, *after, "{key}");
+        } else {
+            assert_untouched(before, after);
         }
     }
+}
+
+/// The text of each member of an object, where serde_json finds that it begins and ends.
+fn members(text: &str) -> Option<BTreeMap<String, &str>> {
+    let mut members = BTreeMap::new();
+    let mut rest = text.trim_start().strip_prefix('{')?.trim_start();
+    while !rest.starts_with('}') {
+        let mut keys = serde_json::Deserializer::from_str(rest).into_iter::<String>();
+        let key = keys.next()?.ok()?;
+        let value = rest[keys.byte_offset()..].trim_start().strip_prefix(':')?.trim_start();
+        let mut values = serde_json::Deserializer::from_str(value).into_iter::<IgnoredAny>();
+        values.next()?.ok()?;
+        let (value, behind) = value.split_at(values.byte_offset());
+        members.insert(key, value);
+        rest = behind.trim_start();
+        rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+    }
+    Some(members)
 }
 
 #[test]
