@@ -35,12 +35,12 @@ fn the_size_has_a_budget() {
     const BUDGET: usize = 870_000;
     // Of every crate in the module, in KiB; those that are not named share the last.
     const CRATES: [(&str, usize); 7] = [
-        ("stateful_failover", 410),
-        ("jsonpath_rust", 160),
-        ("serde_json", 60),
-        ("regex_lite", 40),
-        ("std", 120),
-        (size::DATA, 100),
+        ("stateful_failover", 405),
+        ("jsonpath_rust", 135),
+        ("serde_json", 66),
+        ("regex_lite", 38),
+        ("std", 100),
+        (size::DATA, 90),
         ("others", 40),
     ];
     let module = module();
@@ -118,7 +118,7 @@ fn unreadable_payloads_are_denied() {
         assert!(message.starts_with("cannot read the "), "{message}");
     }
     let deep = format!(
-        "{{\"request\":{{\"kind\":{{\"group\":\"work.karmada.io\",\"kind\":\"Work\"}},\"operation\":\"CREATE\",\"object\":{}1{}}}}}",
+        "{{\"request\":{{\"kind\":{{\"group\":\"work.karmada.io\",\"kind\":\"Work\"}},\"operation\":\"CREATE\",\"object\":{{\"spec\":{}1{}}}}}}}",
         "[".repeat(5000),
         "]".repeat(5000)
     );
