@@ -1,21 +1,20 @@
 //! Evaluates templates.
 //!
-//! Fields, wildcards and slices are selected by `jsonpath-rust`; what client-go does differently from RFC 9535 is here:
-//! a field that no value has is an error, bounds are checked, values of unlike types don't compare, and `range` repeats.
+//! What client-go does differently from RFC 9535: a field that no value has is an error, bounds are checked, values of unlike types
+//! don't compare, and `range` repeats.
 //! Source: `k8s.io/client-go/util/jsonpath`, `jsonpath.go`.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::ops::Range;
 
-use jsonpath_rust::parser::model::{JpQuery, Selector};
-use jsonpath_rust::query::js_path_process;
 use serde_json::{Number, Value};
 
 use super::print;
-use super::template::{Filter, Node, Slice, Step, Template, query};
+use super::template::{Filter, Node, Slice, Step, Template};
 use super::{Budget, JsonPathError};
+use crate::messages::quote;
 use crate::metadata::type_name;
-use crate::verdict::quote;
 
 /// A value of the document or of the template, or what stands for one where a `range` has nothing to go through.
 type Item<'a> = Option<Cow<'a, Value>>;
@@ -97,7 +96,7 @@ impl<'a> Evaluation<'a, '_> {
                     self.text.truncate(printed);
                 }
                 for item in items {
-                    // Within a range, null is no value.
+                    // Within a range, null is not a value.
                     let item = item.filter(|value| !value.is_null());
                     self.run(index + 1, item)?;
                 }
@@ -122,7 +121,7 @@ impl<'a> Evaluation<'a, '_> {
         match step {
             Step::Text(text) => Ok(vec![Some(Cow::Borrowed(text))]),
             Step::Literal(value) => Ok(items.iter().map(|_| Some(Cow::Borrowed(value))).collect()),
-            Step::Field(name, query) => field(items, name, query),
+            Step::Field(name) => field(items, name),
             Step::Wildcard => self.children_of_all(items),
             Step::Slice(slice) => self.slice(items, slice),
             Step::Descend => self.descend(items),
@@ -137,7 +136,9 @@ impl<'a> Evaluation<'a, '_> {
                 Ok(Vec::new())
             }
             Step::End => Err(Failure::new(Vec::new(), "`end` without a `range`")),
-            Step::Word(word) => Err(Failure::new(items, format!("{} is neither `range` nor `end`", quote(word)))),
+            Step::Word(word) => {
+                Err(Failure::new(items, format!("unknown keyword {}, expected `range` or `end`", quote(word))))
+            }
         }
     }
 
@@ -159,7 +160,7 @@ impl<'a> Evaluation<'a, '_> {
             self.visit(text.len())?;
             return Ok(text.bytes().map(|byte| Some(Cow::Owned(Value::from(byte)))).collect());
         }
-        let children = select(value, &query(Selector::Wildcard));
+        let children = entries(value);
         self.visit(children.len())?;
         Ok(children)
     }
@@ -193,10 +194,12 @@ impl<'a> Evaluation<'a, '_> {
             };
             match slice.bounds(list.len()) {
                 Ok(None) => return Ok(found),
-                Ok(Some(query)) => {
-                    let entries = item.clone().map(|list| select(list, &query)).unwrap_or_default();
-                    self.visit(entries.len())?;
-                    found.extend(entries);
+                Ok(Some((range, step))) => {
+                    let entries = item.clone().map(entries).unwrap_or_default();
+                    let selected = entries.into_iter().take(range.end).skip(range.start).step_by(step);
+                    let before = found.len();
+                    found.extend(selected);
+                    self.visit(found.len() - before)?;
                 }
                 Err(error) => return Err(Failure::new(items, error)),
             }
@@ -219,7 +222,7 @@ impl<'a> Evaluation<'a, '_> {
         let mut found = Vec::new();
         for item in &items {
             let entries = match item {
-                Some(list) if list.is_array() => select(list.clone(), &query(Selector::Wildcard)),
+                Some(list) if list.is_array() => entries(list.clone()),
                 other => {
                     let what = other.as_deref().map_or("nothing", type_name);
                     let error = format!("{what} is not a list and can't be filtered");
@@ -269,8 +272,8 @@ impl<'a> Evaluation<'a, '_> {
 }
 
 impl Slice {
-    /// The slice of a list of `length` entries, `None` where it is empty.
-    fn bounds(&self, length: usize) -> Result<Option<JpQuery>, String> {
+    /// The indexes of the slice in a list of `length` entries and the step between them, `None` where it is empty.
+    fn bounds(&self, length: usize) -> Result<Option<(Range<usize>, usize)>, String> {
         let length = i64::try_from(length).unwrap_or(i64::MAX);
         let from_end = |bound: i64| {
             if bound < 0 { bound.saturating_add(length) } else { bound }
@@ -293,36 +296,43 @@ impl Slice {
             return out_of_bounds(end.saturating_sub(1));
         }
         if start > end {
-            return Err(format!("the slice starts at {start}, behind its end {end}"));
+            return Err(format!("the slice starts at {start}, after its end {end}"));
         }
         match self.step {
             Some(step) if step <= 0 => Err("the step of a slice must be greater than 0".to_owned()),
-            step => Ok(Some(query(Selector::Slice(Some(start), Some(end), step)))),
+            step => {
+                // All three were found to be positive and no greater than a length.
+                let index = |index: i64| usize::try_from(index).unwrap_or(usize::MAX);
+                Ok(Some((index(start)..index(end), index(step.unwrap_or(1)))))
+            }
         }
     }
 }
 
 /// The field of each value that has it; one of them must.
-fn field<'a>(items: Vec<Item<'a>>, name: &str, query: &JpQuery) -> Evaluated<'a> {
+fn field<'a>(items: Vec<Item<'a>>, name: &str) -> Evaluated<'a> {
     if items.is_empty() {
         return Ok(items);
     }
-    let found: Vec<Item<'a>> = items.into_iter().flatten().flat_map(|value| select(value, query)).collect();
+    let fields = items.into_iter().flatten().filter_map(|value| match value {
+        Cow::Borrowed(Value::Object(fields)) => fields.get(name),
+        // What the evaluation makes itself are scalars.
+        Cow::Borrowed(_) | Cow::Owned(_) => None,
+    });
+    let found: Vec<Item<'a>> = fields.map(|field| Some(Cow::Borrowed(field))).collect();
     if found.is_empty() {
         return Err(Failure::new(found, format!("{} is not found", quote(name))));
     }
     Ok(found)
 }
 
-/// What `query` selects of one value.
-fn select<'a>(value: Cow<'a, Value>, query: &JpQuery) -> Vec<Item<'a>> {
-    // What the evaluation makes itself are scalars, of which nothing can be selected.
-    let Cow::Borrowed(value) = value else {
-        return Vec::new();
-    };
-    // Queries of one step can't fail.
-    let found = js_path_process(query, value).unwrap_or_default();
-    found.into_iter().map(|found| Some(Cow::Borrowed(found.val()))).collect()
+/// The entries of a list or the values of a map.
+fn entries(value: Cow<'_, Value>) -> Vec<Item<'_>> {
+    match value {
+        Cow::Borrowed(Value::Array(items)) => items.iter().map(|item| Some(Cow::Borrowed(item))).collect(),
+        Cow::Borrowed(Value::Object(fields)) => fields.values().map(|field| Some(Cow::Borrowed(field))).collect(),
+        Cow::Borrowed(_) | Cow::Owned(_) => Vec::new(),
+    }
 }
 
 /// A value that can be compared. Source: `client-go/third_party/forked/golang/template/funcs.go`, `basicKind`.

@@ -16,10 +16,12 @@ pub(super) struct Query(JpQuery);
 impl Query {
     pub(super) fn parse(text: &str) -> Result<Self, JsonPathError> {
         parse_json_path(text).map(Self).map_err(|error| {
-            // The parser's own report spans lines, of which the last says what was expected.
-            let problem = error.to_string();
-            let problem = problem.lines().last().unwrap_or_default().trim_start_matches([' ', '=']).to_owned();
-            JsonPathError::Parse { position: 1, problem: format!("not an RFC 9535 query: {problem}") }
+            // The parser's own report spans lines: the first one has the position, as `--> 1:5`, the last one what was expected.
+            let report = error.to_string();
+            let position = report.split_once("--> 1:").and_then(|(_, rest)| rest.lines().next()?.trim().parse().ok());
+            let problem = report.lines().last().unwrap_or_default().trim_start_matches([' ', '=']);
+            let problem = format!("not an RFC 9535 query: {problem}");
+            JsonPathError::Parse { position: position.unwrap_or(1), problem }
         })
     }
 

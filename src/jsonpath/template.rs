@@ -1,14 +1,13 @@
 //! Parses templates of the Kubernetes dialect.
 //!
 //! A template is text with actions in braces. An action is a list of steps, each of which is applied to all values that
-//! the one before it gave. Source: `k8s.io/client-go/util/jsonpath`, `parser.go`, whose grammar is nowhere written down:
-//! what is accepted here, and what is not, was found by comparing with it.
+//! the one before it gave. Source: `k8s.io/client-go/util/jsonpath`, `parser.go`. Its grammar is undocumented;
+//! what is accepted here was found by comparison.
 
-use jsonpath_rust::parser::model::{JpQuery, Segment, Selector};
 use serde_json::{Number, Value};
 
 use super::{JsonPathError, MAX_NESTING};
-use crate::verdict::quote;
+use crate::messages::quote;
 
 /// A parsed template.
 #[derive(Debug, Clone)]
@@ -37,8 +36,8 @@ impl Node {
 /// A step of an action.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// `.name`, `['name']`: a field, with the query for it.
-    Field(String, JpQuery),
+    /// `.name`, `['name']`: a field.
+    Field(String),
     /// `.*`: the entries of a list, the values of a map.
     Wildcard,
     /// An index or a slice: `[0]`, `[-1]`, `[1:3]`, `[*]`.
@@ -122,7 +121,7 @@ impl Template {
         let steps = action.into_iter().flatten().skip_while(|step| matches!(step, Step::Range));
         steps
             .map_while(|step| match step {
-                Step::Field(name, _) => Some(name.as_str()),
+                Step::Field(name) => Some(name.as_str()),
                 _ => None,
             })
             .collect()
@@ -263,8 +262,7 @@ impl<'a> Parser<'a> {
         if name == "*" {
             return Step::Wildcard;
         }
-        let name = name.replace('\\', "");
-        Step::Field(name.clone(), query(Selector::Name(name)))
+        Step::Field(name.replace('\\', ""))
     }
 
     fn word(&mut self) -> Step {
@@ -431,11 +429,6 @@ impl<'a> Parser<'a> {
         let steps = parser.action().and_then(|steps| parser.nodes().map(|_| steps));
         steps.map_err(|problem| problem.with_rest(after.saturating_sub(1)))
     }
-}
-
-/// The RFC 9535 query for one step.
-pub(super) fn query(selector: Selector) -> JpQuery {
-    JpQuery::new(vec![Segment::Selector(selector)])
 }
 
 /// The slice in `text`: up to three numbers between colons, each of which may be left out.

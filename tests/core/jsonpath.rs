@@ -58,14 +58,14 @@ fn execute_errors_say_what_does_not_fit() {
         ("{.n.x}", "`x` is not found"),
         ("{.a[2]}", "index 2 is out of bounds, the list has 2 entries"),
         ("{.a[-3]}", "index -1 is out of bounds, the list has 2 entries"),
-        ("{.a[1:0]}", "the slice starts at 1, behind its end 0"),
+        ("{.a[1:0]}", "the slice starts at 1, after its end 0"),
         ("{.a[::0]}", "the step of a slice must be greater than 0"),
         ("{.o[0]}", "an object is not a list"),
         ("{.o[?(@.k)]}", "an object is not a list and can't be filtered"),
         ("{.a[?(@==1)]}", "incompatible types for comparison: a string and an integer"),
         ("{.a[?(@=1)]}", "`=` is not an operator of filters"),
         ("{end}", "`end` without a `range`"),
-        ("{foo}", "`foo` is neither `range` nor `end`"),
+        ("{foo}", "unknown keyword `foo`, expected `range` or `end`"),
     ] {
         assert_eq!(JsonPath::template(template).unwrap().print(&status).unwrap_err().to_string(), error, "{template}");
     }
@@ -95,7 +95,7 @@ fn a_rule_has_no_value_if_it_is_empty_or_the_null_of_a_single_result() {
         [("$.null", None), ("$.text", Some("null")), ("$.nowhere", None), ("$.nulls[*]", Some("null null"))]
     {
         assert_eq!(
-            JsonPath::rule(query).unwrap().value(&status, &mut Budget::default()).unwrap().as_deref(),
+            JsonPath::from_settings(query).unwrap().value(&status, &mut Budget::default()).unwrap().as_deref(),
             value,
             "{query}"
         );
@@ -118,7 +118,7 @@ fn integers_keep_all_digits() {
     assert_eq!(print("{.big}"), "1.2345678901234568e+29");
 }
 
-/// Source: Go, `strconv.FormatFloat(f, 'g', -1, 64)` and `encoding/json`; the first rows are in facts on Karmada's function.
+/// Source: Go, `strconv.FormatFloat(f, 'g', -1, 64)` and `encoding/json`; the first rows are vectors of Karmada's own function, in testdata/vectors.
 #[test]
 fn floats_print_as_go_prints_them() {
     for (number, text, in_json) in [
@@ -183,7 +183,7 @@ fn hostile_templates_are_bounded() {
     let error = JsonPath::template("{..[*]}").unwrap().print(&json!({"a": wide, "b": wide})).unwrap_err();
     assert_eq!(error.to_string(), format!("limit exceeded: more than {MAX_VISITS} values to visit"));
     for query in ["$..*..*..*", "$..[?@..a && $..b]", "$..[?count($..*) > 1]"] {
-        let error = JsonPath::rule(query).unwrap().print(&deep).unwrap_err();
+        let error = JsonPath::from_settings(query).unwrap().print(&deep).unwrap_err();
         assert_eq!(error.to_string(), format!("limit exceeded: more than {MAX_VISITS} values to visit"), "{query}");
     }
     // No figure: that a bound holds is seen in that this does not take minutes.
@@ -255,7 +255,7 @@ proptest! {
     /// No panic, whatever the template and the document; and the same result every time.
     #[test]
     fn any_template_on_any_document_has_an_outcome(template in any_template(), document in any_json()) {
-        for parsed in [JsonPath::template(&template), JsonPath::rule(&template)].into_iter().flatten() {
+        for parsed in [JsonPath::template(&template), JsonPath::from_settings(&template)].into_iter().flatten() {
             prop_assert_eq!(parsed.print(&document), parsed.print(&document));
         }
     }
