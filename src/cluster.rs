@@ -4,7 +4,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::karmada::ObjectReference;
-use crate::{json, metadata, verdict};
+use crate::{json, messages, metadata};
 
 /// Which object to read, and which parts of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,11 +44,11 @@ impl Get<'_> {
 
     /// Kind and name for messages: ``ConfigMap `flink-dr/latest` ``.
     pub fn describe(&self) -> String {
-        verdict::describe(self.kind, self.namespace.unwrap_or_default(), self.name)
+        messages::describe(self.kind, self.namespace.unwrap_or_default(), self.name)
     }
 }
 
-/// Why an object could not be read. That it does not exist is no error.
+/// Why an object could not be read. That it does not exist is not an error.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LookupError {
     /// The engine does not let this policy use the host capability (`hostCapabilities`).

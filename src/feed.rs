@@ -9,11 +9,12 @@ use crate::cluster::{Cluster, Get, LookupError};
 use crate::history::{HISTORY_ANNOTATION, History, MoveType, Phase, Record};
 use crate::karmada::{self, BINDING_API_VERSION, Binding, BindingReference, ObjectReference, PurgeMode, Work};
 use crate::labels::{is_label_value, is_qualified_name};
+use crate::messages::{self, chain, quote, warning};
 use crate::metadata::{self, MetadataError};
 use crate::request::Request;
 use crate::settings::{FeedSettings, OnLookupFailure};
 use crate::state::{self, FROM_LABEL, PREFIX, STATE_ANNOTATION, State, TYPE_LABEL};
-use crate::verdict::{self, Verdict, chain, quote, warning};
+use crate::verdict::Verdict;
 
 /// What is read of a binding; its metadata comes along.
 const BINDING_FIELDS: [&str; 6] = [
@@ -143,7 +144,7 @@ fn get_binding(reference: &BindingReference<'_>, cluster: &impl Cluster) -> Resu
 }
 
 fn describe(reference: &BindingReference<'_>) -> String {
-    verdict::describe(reference.kind, reference.namespace.unwrap_or_default(), reference.name)
+    messages::describe(reference.kind, reference.namespace.unwrap_or_default(), reference.name)
 }
 
 /// State that goes into a Work.
@@ -311,7 +312,7 @@ fn write(
 /// The annotation with the state says which labels they were. State without the label that this policy writes with it is
 /// the template's own, which may have dropped it.
 fn keep(manifest: &mut Value, old: &Value) -> Result<(), MetadataError> {
-    let Ok(Some(state)) = state::read_annotation(old) else {
+    let Some(state) = state::read_annotation(old) else {
         return Ok(());
     };
     if metadata::label(old, TYPE_LABEL).is_none() {

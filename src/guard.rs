@@ -1,4 +1,4 @@
-//! The stage `guard`: a binding is not scheduled back into a cluster that it is being evicted from.
+//! The stage `guard`: an application is not scheduled back into a cluster that it is being evicted from.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use crate::collected;
 use crate::karmada::Binding;
+use crate::messages::{quote, warning};
 use crate::settings::Level;
-use crate::verdict::{Verdict, quote, warning};
+use crate::verdict::Verdict;
 
 /// Refuses (or warns of) every cluster that `binding` has in `spec.clusters`, that the stored binding `old` has not,
 /// and that one of its eviction tasks is from.
@@ -24,7 +25,7 @@ pub fn review(binding: &Value, old: Option<&Value>, level: Level) -> Verdict {
         .filter(|cluster| !scheduled.contains(cluster))
         .filter_map(|cluster| {
             let task = tasks.iter().find(|task| task.from_cluster() == cluster)?;
-            Some(format!("cluster {} is being evicted ({})", quote(cluster), quote(task.reason())))
+            Some(format!("it is being evicted from cluster {} ({})", quote(cluster), quote(task.reason())))
         })
         .collect();
     if findings.is_empty() {
@@ -35,7 +36,7 @@ pub fn review(binding: &Value, old: Option<&Value>, level: Level) -> Verdict {
         Level::Off => Verdict::accept(),
         Level::Warn => {
             let mut verdict = Verdict::accept();
-            verdict.warnings.push(warning(&format!("guard: {findings}")));
+            verdict.warnings.push(warning(&format!("{}: {findings}", binding.resource())));
             verdict.audit_annotations.insert("guard", findings);
             verdict
         }

@@ -80,6 +80,6 @@ fn log_debug(note: &str) {
     let line = json_value!({
         "level": "debug", "message": note, "policy": env!("CARGO_PKG_NAME"), "file": file!(), "line": line!(), "column": column!(),
     });
-    // A host that takes no log lines is no reason to fail a request.
+    // A host that takes no log lines must not fail a request.
     let _ = host_call("kubewarden", "tracing", "log", line.to_string().as_bytes());
 }

@@ -25,7 +25,7 @@ mod template;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::verdict::quote;
+use crate::messages::quote;
 use rfc9535::Query;
 use template::Template;
 
@@ -119,7 +119,7 @@ impl JsonPath {
     ///
     /// # Errors
     /// [`JsonPathError::Parse`].
-    pub fn rule(text: &str) -> Result<Self, JsonPathError> {
+    pub fn from_settings(text: &str) -> Result<Self, JsonPathError> {
         check_length(text)?;
         if text.starts_with('$') && !text.contains(['{', '}']) {
             return Query::parse(text).map(Dialect::Query).map(Self);

@@ -1,4 +1,4 @@
-//! Karmada's objects: every field name of its API that the policy knows stands here.
+//! Karmada's objects. This is the only place that knows the field names of Karmada's API.
 //!
 //! Source: `karmada-io/karmada`, `pkg/apis/work/v1alpha2/binding_types.go`, `pkg/apis/work/v1alpha1/work_types.go`,
 //! `pkg/apis/policy/v1alpha1/propagation_types.go`. Objects are read through small views that borrow from the JSON:
@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::collected;
 use crate::json::Fields;
+use crate::messages::describe;
 use crate::metadata;
-use crate::verdict::describe;
 
 /// API group of PropagationPolicy and ClusterPropagationPolicy.
 pub const POLICY_GROUP: &str = "policy.karmada.io";

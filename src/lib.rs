@@ -9,6 +9,28 @@
 //! Everything is a function from values to a [`Verdict`]: [`evaluate`] takes a [`Request`], [`Settings`] and a
 //! [`Cluster`] to look objects up in, and knows no engine, clock or randomness. The shells around it are thin.
 //!
+//! ```
+//! use stateful_failover::cluster::Objects;
+//! use stateful_failover::{Outcome, Request, Settings, evaluate};
+//!
+//! // A ResourceBinding that is scheduled back into the cluster that its application is being evicted from.
+//! let request = Request::from_json(
+//!     r#"{
+//!         "kind": {"group": "work.karmada.io", "version": "v1alpha2", "kind": "ResourceBinding"},
+//!         "operation": "CREATE",
+//!         "object": {"spec": {
+//!             "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web"},
+//!             "clusters": [{"name": "member1"}],
+//!             "gracefulEvictionTasks": [{"fromCluster": "member1", "reason": "TaintUntolerated"}]
+//!         }}
+//!     }"#,
+//! )?;
+//! let verdict = evaluate(&request, &Settings::default(), &Objects(Vec::new()));
+//! let Outcome::Deny { message, .. } = verdict.outcome else { panic!("it is denied") };
+//! assert!(message.starts_with("cannot schedule Deployment `default/web`: it is being evicted from cluster `member1`"));
+//! # Ok::<(), stateful_failover::request::RequestError>(())
+//! ```
+//!
 //! | module | what it holds |
 //! |---|---|
 //! | [`lint`], [`preserve`], [`guard`], [`feed`], [`restore`] | the stages |
@@ -16,7 +38,7 @@
 //! | [`interpreted_kinds`] | of which kinds Karmada knows the health, and what of their status it reflects |
 //! | [`history`], [`state`] | what the policy remembers of a move, on the binding and on the workload |
 //! | [`jsonpath`] | the dialects that state rules are written in |
-//! | [`settings`], [`workload_match`], [`request`], [`json`], [`cluster`], [`verdict`] | what goes in and what comes out |
+//! | [`settings`], [`workload_match`], [`request`], [`json`], [`cluster`], [`verdict`], [`messages`] | what goes in and what comes out |
 //! | [`metadata`], [`labels`] | labels and annotations, and what is valid in them |
 //! | [`rehearsal`] | a model of Karmada's controllers, for the tools that show a failover before it happens |
 //! | `guest`, `playground` | the shells: the waPC engine's, and the browser's |
@@ -38,6 +60,7 @@ pub mod jsonpath;
 pub mod karmada;
 pub mod labels;
 pub mod lint;
+pub mod messages;
 pub mod metadata;
 #[cfg(feature = "playground")]
 pub mod playground;
@@ -59,8 +82,8 @@ use serde_json::Value;
 
 use json::{Fields, NotRead};
 use karmada::{POLICY_GROUP, WORK_GROUP};
+use messages::chain;
 use request::RequestError;
-use verdict::chain;
 
 /// The map or set of these entries. `collect` would sort them first, and bring a sort of 5 KB into the module for every type.
 pub(crate) fn collected<Entries: Default + Extend<Entry>, Entry>(entries: impl IntoIterator<Item = Entry>) -> Entries {

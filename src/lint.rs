@@ -6,8 +6,9 @@ use serde_json::Value;
 use crate::interpreted_kinds::{Interpretation, shipped, shipped_reflection};
 use crate::jsonpath::{JsonPath, JsonPathError};
 use crate::karmada::{self, Failover, FailoverType, ObjectReference, PurgeMode, StatePreservationRule};
+use crate::messages::{MAX_WARNING, chain, listed, quote, warning};
 use crate::settings::{InterpretedKind, Level, Settings, alias_problem};
-use crate::verdict::{MAX_WARNING, Verdict, chain, listed, quote, warning};
+use crate::verdict::Verdict;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +51,8 @@ pub fn review(policy: &Value, old: Option<&Value>, described: &str, settings: &S
     verdict.warnings = findings.iter().filter(|finding| !denies(finding)).flat_map(Finding::warnings).collect();
     if !findings.is_empty() {
         let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
-        let text = format!("{errors} errors, {} warnings", findings.len() - errors);
+        let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let text = format!("{}, {}", count(errors, "error"), count(findings.len() - errors, "warning"));
         verdict.audit_annotations.insert("lint", text);
     }
     verdict
@@ -173,10 +175,10 @@ pub fn find(policy: &Value, settings: &Settings) -> Vec<Finding> {
 fn check_alias(rule: &StatePreservationRule<'_>, earlier: &[StatePreservationRule<'_>]) -> Option<(String, String)> {
     let alias = rule.alias_label_name;
     if let Some(problem) = alias_problem(alias) {
-        return Some((problem, "write another label name".to_owned()));
+        return Some((problem, "choose another name".to_owned()));
     }
     let first = earlier.iter().position(|earlier| earlier.alias_label_name == alias)?;
-    Some((format!("{} is the alias of rules[{first}] too", quote(alias)), "write another label name".to_owned()))
+    Some((format!("{} is the alias of rules[{first}] too", quote(alias)), "choose another name".to_owned()))
 }
 
 /// How bad, what, and the remedy.

@@ -12,10 +12,11 @@ use crate::cluster::Objects;
 use crate::history::History;
 use crate::jsonpath::{Budget, JsonPath, JsonPathError};
 use crate::karmada::Binding;
+use crate::messages::chain;
 use crate::rehearsal::Step;
 use crate::rehearsal::scenario::{Act, Outcome as PlayOutcome, Scenario};
 use crate::settings::reader::Problem;
-use crate::verdict::{Outcome, Verdict, chain};
+use crate::verdict::{Outcome, Verdict};
 use crate::{Request, Settings};
 
 /// Decides an admission request: `request` is an AdmissionRequest, `settings` the policy's, `objects` a list of what lookups
@@ -48,7 +49,7 @@ pub fn validate_settings(settings: &str) -> String {
 pub fn json_path(template: &str, document: &str) -> String {
     answer(|| {
         let document = read("document", document)?;
-        let result = JsonPath::rule(template).and_then(|json_path| {
+        let result = JsonPath::from_settings(template).and_then(|json_path| {
             let has_value = json_path.value(&document, &mut Budget::default())?.is_some();
             Ok(Printed { text: Some(json_path.print(&document)?), has_value, ..Printed::default() })
         });

@@ -11,10 +11,11 @@ use crate::history::{HISTORY_ANNOTATION, History, Phase, Record};
 use crate::jsonpath::Budget;
 use crate::karmada::{self, Binding, FailoverType, Task};
 use crate::labels::is_label_value;
+use crate::messages::{listed, quote, warning};
 use crate::metadata;
 use crate::settings::{Moves, OnMissingState, PreserveSettings};
 use crate::state::{self, Reading, State, StateRule};
-use crate::verdict::{Outcome, Verdict, listed, quote, warning};
+use crate::verdict::{Outcome, Verdict};
 
 /// Most eviction tasks that are looked at; Karmada itself has one a cluster.
 const MAX_TASKS: usize = 1000;

@@ -20,7 +20,8 @@ use crate::cluster::{Cluster, Get, LookupError};
 use crate::jsonpath::JsonPath;
 use crate::karmada::{self, BINDING_API_VERSION, Binding, BindingReference, FailoverType, ObjectReference, PurgeMode};
 use crate::labels::is_label_value;
-use crate::verdict::{Outcome, Verdict, quote};
+use crate::messages::quote;
+use crate::verdict::{Outcome, Verdict};
 use crate::{Request, Settings, evaluate, metadata};
 
 /// Why an act of a controller did not take place.
@@ -203,7 +204,7 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
         }
     }
 
-    /// The binding controller writes the Work for a cluster from the template, anew on every sync.
+    /// The binding controller writes the Work for a cluster from the template on every sync.
     ///
     /// # Errors
     /// [`Stop::Denied`]; or [`Stop::Karmada`], where the label that Karmada itself injects is none: the member's API server
@@ -218,7 +219,7 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
                 if self.settings.is_none() && !is_label_value(value) {
                     let label = quote(&alias);
                     return Err(Stop::Karmada(format!(
-                        "label {label} would be {}, which is no label value: {cluster} refuses the object",
+                        "label {label} would be {}, which is not a label value: {cluster} refuses the object",
                         quote(value)
                     )));
                 }
@@ -437,7 +438,7 @@ fn push(list: &mut Value, item: Value) {
     }
 }
 
-/// The field `key`, to be written. What is no object becomes one.
+/// The field `key`, to be written. What is not an object becomes one.
 fn field<'a>(object: &'a mut Value, key: &str) -> &'a mut Value {
     if !object.is_object() {
         // Which indexing turns into an object.

@@ -6,12 +6,12 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::json::{self, Document, Fields, JsonError, Scanner};
-use crate::verdict::describe;
+use crate::messages::describe;
 
 /// Why the request could not be read.
 #[derive(Debug, Error)]
 pub enum RequestError {
-    /// The payload is no JSON, or no object with the request's fields.
+    /// The payload is not JSON, or no object with the request's fields.
     #[error("cannot read the admission request")]
     Request(#[source] JsonError),
     /// `object` or `oldObject` can't be read (nested too deeply, say).
@@ -64,7 +64,7 @@ impl<'a> Request<'a> {
     /// The request in `json`.
     ///
     /// # Errors
-    /// [`RequestError::Request`]. A missing or null field is no error, it is empty.
+    /// [`RequestError::Request`]. A missing or null field is not an error, it is empty.
     pub fn from_json(json: &'a str) -> Result<Self, RequestError> {
         let mut scanner = Scanner::of_any_depth(json);
         let request = Self::read(&mut scanner).and_then(|request| scanner.end().map(|()| request));

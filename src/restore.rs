@@ -22,9 +22,10 @@ use crate::cluster::{Cluster, LookupError};
 use crate::collected;
 use crate::json::Fields;
 use crate::karmada::ObjectReference;
+use crate::messages::{chain, quote, warning};
 use crate::metadata::{self, MetadataError};
 use crate::request::Request;
-use crate::verdict::{Verdict, chain, quote, warning};
+use crate::verdict::Verdict;
 use place::{EditError, MAX_PLACES};
 use record::{Entry, Fate, RECORD_ANNOTATION, Record, Versions, undo};
 use rule::{OnUpdate, Rule};
@@ -112,7 +113,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// ``rule `name` ``, or `restore` where it is no single rule's.
+    /// ``rule `name` ``, or `restore` where it is not due to a single rule.
     pub fn what(&self) -> &str {
         &self.what
     }

@@ -14,9 +14,9 @@ use crate::json::{Fields, JsonError, Scanner};
 use crate::jsonpath::JsonPath;
 use crate::karmada::{self, ObjectReference, PurgeMode, Work};
 use crate::labels::is_qualified_name;
+use crate::messages::{chain, listed, quote};
 use crate::restore::rule::Rule;
 use crate::state::{self, StateRule};
-use crate::verdict::{chain, listed, quote};
 use crate::workload_match::WorkloadMatch;
 use crate::{Request, Stage};
 use reader::{Errors, Object, Path, Problem};
@@ -155,7 +155,7 @@ pub struct SettingsError(pub Vec<Problem>);
 /// Settings of a request that can't be used.
 #[derive(Debug, Error)]
 pub enum RequestSettingsError {
-    /// They are no JSON.
+    /// They are not JSON.
     #[error("cannot read the policy's settings: {0}")]
     Json(#[from] JsonError),
     /// They are not valid.
@@ -164,10 +164,10 @@ pub enum RequestSettingsError {
 }
 
 impl Settings {
-    /// The settings in `json`; null is no settings, all defaults.
+    /// The settings in `json`; null means no settings, all defaults.
     ///
     /// # Errors
-    /// [`SettingsError`] with every error that was found, in the order of the design's table.
+    /// [`SettingsError`] with every error that was found, in the order of the table in docs/reference.md.
     pub fn from_json(json: &Value) -> Result<Self, SettingsError> {
         Self::read(json, Errors::new(true))
     }
@@ -296,7 +296,7 @@ fn read_state_rules(entry: &Object<'_>, errors: &mut Errors) -> Vec<StateRule> {
         let alias_path = item.path_of("aliasLabelName");
         if let Some(alias) = alias {
             if let Some(problem) = alias_problem(alias) {
-                errors.add(&alias_path, problem);
+                errors.add(&alias_path, format_args!("{problem}; choose another name"));
             } else if rules.iter().any(|rule| rule.alias == alias) {
                 errors.add(&alias_path, format_args!("{} is used by an earlier rule", quote(alias)));
             }
@@ -304,7 +304,7 @@ fn read_state_rules(entry: &Object<'_>, errors: &mut Errors) -> Vec<StateRule> {
         let (Some(alias), Some(json_path)) = (alias, json_path) else {
             continue;
         };
-        match JsonPath::rule(json_path) {
+        match JsonPath::from_settings(json_path) {
             Ok(parsed) => rules.push(StateRule::from_parsed(alias.to_owned(), json_path.to_owned(), parsed)),
             Err(error) => errors.add(&item.path_of("jsonPath"), chain(&error)),
         }
@@ -320,9 +320,9 @@ pub fn alias_problem(alias: &str) -> Option<String> {
             "{quoted} is not a label name: expected `name` or `dns.prefix/name`, the name of at most 63 letters, digits, `-`, `_`, `.`"
         ))
     } else if karmada::is_own_label(alias) {
-        Some(format!("{quoted} is set by Karmada itself, choose another name"))
+        Some(format!("{quoted} is set by Karmada itself"))
     } else if alias.starts_with(state::PREFIX) {
-        Some(format!("{quoted} is a name of this policy, choose one that does not begin with `{}`", state::PREFIX))
+        Some(format!("{quoted} is reserved by this policy, as is everything that begins with `{}`", state::PREFIX))
     } else {
         None
     }

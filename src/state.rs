@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use crate::collected;
 use crate::jsonpath::{Budget, JsonPath};
 use crate::karmada::StatePreservationRule;
+use crate::messages::chain;
 use crate::metadata;
-use crate::verdict::{chain, quote};
 
 /// On manifest and workload: a JSON object with every preserved alias and its value, legal as a label or not.
 pub const STATE_ANNOTATION: &str = "stateful-failover/state";
@@ -28,7 +28,7 @@ pub const MAX_STATE: usize = 32 * 1024;
 /// Alias to value.
 pub type State = BTreeMap<String, String>;
 
-/// The state that labels hold, as on a task of Karmada's; what is no text is none.
+/// The state that labels hold, as on a task of Karmada's; what is not text is left out.
 pub fn of_labels(labels: &Map<String, Value>) -> State {
     collected(labels.iter().filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned()))))
 }
@@ -124,17 +124,10 @@ impl Reading {
     }
 }
 
-/// The state in an object's annotation.
-///
-/// # Errors
-/// The annotation is no JSON object of strings; the message names it.
-pub fn read_annotation(object: &Value) -> Result<Option<State>, String> {
-    match metadata::annotation(object, STATE_ANNOTATION) {
-        None => Ok(None),
-        Some(text) => serde_json::from_str(text).map(Some).map_err(|error| {
-            format!("annotation `{STATE_ANNOTATION}` {} is no JSON object of strings: {error}", quote(text))
-        }),
-    }
+/// The state in an object's annotation. An annotation that is not a JSON object of strings counts as absent: the labels are as good,
+/// and a rule's pattern checks what they say.
+pub fn read_annotation(object: &Value) -> Option<State> {
+    serde_json::from_str(metadata::annotation(object, STATE_ANNOTATION)?).ok()
 }
 
 /// `state` as the annotation holds it: keys sorted, so that the same state is the same text.

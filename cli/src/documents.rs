@@ -56,7 +56,7 @@ impl Document {
 /// All documents of the files; of folders, those of their YAML files, in the order of their names.
 ///
 /// # Errors
-/// A file can't be read, or is no YAML.
+/// A file can't be read, or is not YAML.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Document>, Failure> {
     let mut documents = Vec::new();
     for path in paths {
@@ -115,7 +115,7 @@ pub fn text(path: &Path) -> Result<String, Failure> {
 /// The documents in `text`, without empty ones.
 ///
 /// # Errors
-/// It is no YAML.
+/// It is not YAML.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Document>, Failure> {
     let no_yaml = |error: String| Failure::new(format!("{file}: {error}"), "correct the YAML there");
     let places = MarkedYaml::load_from_str(text).map_err(|error| no_yaml(error.to_string()))?;

@@ -83,7 +83,7 @@ fn is_coloured() -> bool {
     AutoStream::choice(&io::stdout()) != ColorChoice::Never
 }
 
-/// Prints `text`, without its colours where the output is no terminal.
+/// Prints `text`, without its colours where the output is not a terminal.
 ///
 /// # Errors
 /// The output can't be written.

@@ -250,7 +250,7 @@ impl Context<'_> {
             row.missing.clone_from(&record.missing);
         }
         if let Some(manifest) = rehearsal.manifest(to) {
-            let is_fed = state::read_annotation(manifest).is_ok_and(|state| state.is_some());
+            let is_fed = state::read_annotation(manifest).is_some();
             row.restored = restored(manifest);
             self.judge(&mut row, record.as_ref(), is_fed, !survivors.is_empty());
         }

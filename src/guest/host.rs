@@ -55,12 +55,12 @@ pub fn classify(message: &str, object: &Get<'_>) -> Result<Option<Value>, Lookup
     } else if message.contains("finding resource") || message.contains("Cannot find resource") {
         LookupError::UnknownKind
     } else {
-        LookupError::Unavailable(first_words(message))
+        LookupError::Unavailable(innermost_cause(message))
     })
 }
 
 /// The innermost cause, which is the last line that says something, without what it is wrapped in.
-fn first_words(message: &str) -> String {
+fn innermost_cause(message: &str) -> String {
     const MAX: usize = 200;
     let line = message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no message");
     line.chars().take(MAX).collect()

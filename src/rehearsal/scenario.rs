@@ -351,7 +351,7 @@ impl Scenario {
 
     /// The state that a manifest has: the policy's, or the labels that Karmada's own injection wrote.
     fn state_of(&self, manifest: &Value) -> State {
-        if let Ok(Some(state)) = state::read_annotation(manifest) {
+        if let Some(state) = state::read_annotation(manifest) {
             return state;
         }
         let labels = manifest.pointer("/metadata/labels").and_then(Value::as_object);
@@ -396,7 +396,7 @@ impl<'a, C: Cluster> Recorder<'a, C> {
     }
 
     fn report(&mut self, cluster: &str, health: &str, status: Option<&Value>) {
-        // A report is no request, which could be refused.
+        // A report is not a request that could be denied.
         let _ = self.act(Act::Report, &[cluster], |rehearsal| {
             rehearsal.report(cluster, health, status);
             Ok(())

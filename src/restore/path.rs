@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::json::Fields;
-use crate::verdict::quote;
+use crate::messages::quote;
 
 /// Longest path in segments.
 const MAX_SEGMENTS: usize = 32;

@@ -18,7 +18,7 @@ pub enum EditError {
     /// Something on the way has another type.
     #[error("`{at}` is {found}, expected {expected}")]
     WrongType {
-        /// Where.
+        /// The path as far as what has the other type.
         at: String,
         /// What stands there.
         found: &'static str,

@@ -68,11 +68,11 @@ pub enum Content {
 /// One item of `set`.
 #[derive(Debug)]
 pub struct Edit {
-    /// Where.
+    /// `path` or `segments`: where the value is written, without the `-` of an append.
     pub path: Path,
-    /// What.
+    /// `value`, `template` or `valueFrom`.
     pub content: Content,
-    /// How.
+    /// `mode`, with the `separator` of an append to text.
     pub mode: Mode,
 }
 
@@ -88,9 +88,9 @@ pub enum Expectation {
 /// One item of `conditions`.
 #[derive(Debug)]
 pub struct Condition {
-    /// Where.
+    /// `path` or `segments`: where to look.
     pub path: Path,
-    /// What.
+    /// `exists` or `equals`.
     pub expectation: Expectation,
 }
 
@@ -126,7 +126,7 @@ enum Act {
 /// A place of a rule: what the restore record speaks of.
 #[derive(Debug, Clone)]
 pub struct Site<'r> {
-    /// Where.
+    /// The place in the object.
     pub place: Place,
     /// What is written there; `None` for what the rule removes, with all that it then sets below it.
     pub edit: Option<&'r Edit>,

@@ -12,9 +12,9 @@ use super::RuleError;
 use super::path::Path;
 use crate::cluster::{Cluster, Get};
 use crate::labels::is_label_value;
+use crate::messages::quote;
 use crate::metadata::{self, type_name};
 use crate::state::{self, State};
-use crate::verdict::quote;
 
 /// The names that every template knows, next to a rule's variables.
 pub const BUILT_INS: [&str; 3] = ["namespace", "name", "kind"];
@@ -143,8 +143,7 @@ pub(super) struct FedState<'a> {
 
 impl<'a> FedState<'a> {
     pub(super) fn of(object: &'a Value) -> Self {
-        // A malformed annotation counts as none: the labels are as good, and a rule's pattern checks them.
-        Self { annotation: state::read_annotation(object).ok().flatten().unwrap_or_default(), object }
+        Self { annotation: state::read_annotation(object).unwrap_or_default(), object }
     }
 
     pub(super) fn get(&self, alias: &str) -> Option<&str> {

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::messages::quote;
 use crate::restore::path::{Path, Segment};
 use crate::state;
-use crate::verdict::quote;
 
 /// A path that a rule can't use as it does.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::messages::quote;
 use crate::metadata::type_name;
-use crate::verdict::quote;
 
 /// Where a value stands in the settings, as the user would write it: `restore.rules[0].set[1].path`.
 #[derive(Debug, Clone, PartialEq, Eq)]

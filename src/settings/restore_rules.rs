@@ -11,11 +11,11 @@ use super::reader::{self, Errors, Object, as_string};
 use super::workload_match;
 use crate::collected;
 use crate::json::{JsonError, Scanner};
+use crate::messages::{chain, quote};
 use crate::metadata::type_name;
 use crate::restore::path::{Path, Segment};
 use crate::restore::rule::{As, Condition, Content, Edit, Expectation, Mode, OnUpdate, Rule};
 use crate::restore::variable::{BUILT_INS, Otherwise, Pattern, Source, Template, Variable, is_identifier};
-use crate::verdict::{chain, quote};
 use crate::workload_match::ALL;
 
 /// Most paths that all rules may have together.
@@ -216,7 +216,7 @@ fn read_variables(rule: &Object<'_>, errors: &mut Errors) -> BTreeMap<String, Va
     let mut variables = BTreeMap::new();
     for (name, value, path) in entries {
         if BUILT_INS.contains(&name) {
-            errors.add(&path, format_args!("{} is built in, choose another name", quote(name)));
+            errors.add(&path, format_args!("{} is built in; choose another name", quote(name)));
         } else if !is_identifier(name) {
             errors.add(
                 &path,

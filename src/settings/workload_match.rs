@@ -2,7 +2,7 @@
 
 use super::reader::{Errors, Object, Path};
 use crate::labels::is_dns_subdomain;
-use crate::verdict::quote;
+use crate::messages::quote;
 use crate::workload_match::{ALL, WorkloadMatch};
 
 /// Kinds that rules are written for: those of Kubernetes that have a state, and those that the examples are for.

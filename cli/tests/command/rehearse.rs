@@ -119,7 +119,7 @@ fn a_table_for_people() {
     // The recorded status has a checkpoint of December 2024.
     assert!(ran.out.contains("the newest time in the status of member1 is"), "{}", ran.out);
     assert!(lines.last().unwrap().starts_with("ready: 1, degraded: 0, blocked: 0; bindings without state rules: 0"));
-    assert!(!ran.out.contains('\u{1b}'), "no colours where there is no terminal");
+    assert!(!ran.out.contains('\u{1b}'), "no colours where there is not a terminal");
 
     let wide = server_before("application-failover").run(&["rehearse", "--settings", &settings(), "-o", "wide"]);
     assert!(wide.out.contains("/latest"), "{}", wide.out);
