@@ -84,7 +84,7 @@ start_policy_server() {
 
 # The README's commands for the control plane. The module is this one; names that only a cluster resolves are loopback's.
 commands() {
-  sed -n '/^## Install$/,/^## Settings$/{/^kubectl /p; /^deploy\//p}' "$BATS_TEST_DIRNAME/../README.md" | sed \
+  sed -n '/^## Install$/,/^## Known limitations$/{/^kubectl /p; /^deploy\//p}' "$BATS_TEST_DIRNAME/../README.md" | sed \
     -e "s|^deploy/control-plane/make-kubeconfig.sh \"\$KARMADA\"|fill_token; & $API|" \
     -e 's|make-certificates.sh|& localhost|' \
     -e 's|^kubectl .* rollout status .*|start_policy_server|' \

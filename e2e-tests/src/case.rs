@@ -153,12 +153,15 @@ pub struct Expected {
 /// # Errors
 /// A file of one can't be read; the error says which.
 pub fn all() -> Result<Vec<Case>> {
+    let wanted = std::env::var("CASE").unwrap_or_default();
     let root = project("e2e-tests/cases");
     let mut cases = Vec::new();
     for stage in folders(&root)? {
         for folder in folders(&stage)? {
             let name = folder.strip_prefix(&root)?.display().to_string();
-            cases.push(Case::read(name.clone(), folder).with_context(|| name)?);
+            if name.contains(&wanted) {
+                cases.push(Case::read(name.clone(), folder).with_context(|| name)?);
+            }
         }
     }
     Ok(cases)
@@ -175,13 +178,13 @@ fn folders(parent: &Path) -> Result<Vec<PathBuf>> {
 /// The CREATE of a manifest as Karmada's execution controller sends it, with the state that `feed` wrote.
 ///
 /// # Errors
-/// The manifest is no object.
+/// The manifest is not an object.
 pub fn create(mut manifest: Value, state: &Value) -> Result<Value> {
     let text = |path: &str| manifest.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let api_version = text("/apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
     let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
-    let fields = manifest.as_object_mut().context("the manifest is no object")?;
+    let fields = manifest.as_object_mut().context("the manifest is not an object")?;
     fields.remove("status");
     if state.is_object() {
         if manifest["metadata"]["annotations"].is_null() {
@@ -233,7 +236,9 @@ impl Case {
             let manifest = read_yaml(&project("testdata").join(manifest))?.context("there is no such manifest")?;
             request = create(manifest, &request["state"])?;
         }
-        let settings = read_settings(&folder)?.unwrap_or_default();
+        let settings = read_settings(&folder)?;
+        ensure!(settings.is_some() || !name.starts_with("restore/"), "without settings there is nothing to restore");
+        let settings = settings.unwrap_or_default();
         let host = read_yaml(&folder.join("host.yaml"))?.unwrap_or_default();
         Ok(Self { name, folder, request, settings, host, report: None })
     }
@@ -269,6 +274,7 @@ impl Case {
             return Ok(());
         }
         let answer = policy.validate(&self.request, &self.settings, &host)?;
+        answer.check_messages()?;
         if let Some(report) = &self.report {
             report.want.check(&answer, &self.request["object"])?;
         }

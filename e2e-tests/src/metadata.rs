@@ -104,7 +104,7 @@ impl Metadata {
 /// `module` with the metadata in its section, in place of any that it had.
 ///
 /// # Errors
-/// It is no module.
+/// It is not a module.
 pub fn annotate(module: &[u8], metadata: &Metadata) -> Result<Vec<u8>> {
     let data = serde_json::to_vec(metadata)?;
     let mut annotated = without_section(module)?;
@@ -136,7 +136,7 @@ fn leb128_length(value: usize) -> usize {
 /// The metadata in the section of `module`.
 ///
 /// # Errors
-/// It is no module, or has no such section.
+/// It is not a module, or has no such section.
 pub fn read(module: &[u8]) -> Result<Metadata> {
     for payload in Parser::new(0).parse_all(module) {
         if let Payload::CustomSection(section) = payload?
@@ -151,7 +151,7 @@ pub fn read(module: &[u8]) -> Result<Metadata> {
 /// What the module imports: namespace and name.
 ///
 /// # Errors
-/// It is no module.
+/// It is not a module.
 pub fn imports(module: &[u8]) -> Result<Vec<(String, String)>> {
     let mut imports = Vec::new();
     for payload in Parser::new(0).parse_all(module) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use stateful_failover::Settings;
@@ -38,6 +38,31 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// That what it says keeps to the convention for messages in CONTRIBUTING.md.
+    ///
+    /// # Errors
+    /// The first message that does not, and why.
+    pub fn check_messages(&self) -> Result<()> {
+        const MAX: usize = 400;
+        const MAX_WARNING: usize = 120;
+        for (text, max) in
+            self.message.iter().map(|text| (text, MAX)).chain(self.warnings().iter().map(|text| (text, MAX_WARNING)))
+        {
+            let is_list = text.contains("; and ") || text.matches("; ").count() > 2;
+            ensure!(text.chars().count() <= max || is_list, "longer than {max} characters: {text}");
+            ensure!(
+                !text.ends_with('.') && !text.contains(['\n', '\r']),
+                "a period at the end, or a line break: {text}"
+            );
+        }
+        if let Some(message) = &self.message {
+            let names_object = message.contains('`');
+            ensure!(names_object, "names no object: {message}");
+            ensure!(self.code == Some(422), "{message}: code {:?}", self.code);
+        }
+        Ok(())
+    }
+
     /// What becomes of a request where no policy runs.
     pub fn untouched() -> Self {
         Self {
@@ -102,6 +127,7 @@ pub fn evaluate(request: &Value, settings: &Value, host: impl Fn() -> Host) -> (
     let [native, module] = all().map(|policy| {
         let now = Arc::new(host());
         let answer = policy.validate(request, settings, &now).expect("an answer");
+        answer.check_messages().expect("messages as in CONTRIBUTING.md");
         if answer.accepted && answer.mutated_object.is_some() {
             let mut again = request.clone();
             again["object"] = answer.apply(&request["object"]).expect("the patch applies");

@@ -5,7 +5,7 @@
 //!
 //! - a writer of a binding copies the annotations that it does not own, and of the eviction tasks that it knows the fields
 //!   that it does not set;
-//! - Karmada's binding controller writes the manifest in a Work anew from the template, and where its own injection is
+//! - Karmada's binding controller writes the manifest in a Work from the template each time, and where its own injection is
 //!   on (the recording shows it), the labels of the state that is now in the binding;
 //! - the execution controller applies the manifest that the Work now holds to the member cluster, with what the policy wrote
 //!   into its spec, and keeps of the object there the labels and annotations that did not come from a manifest.

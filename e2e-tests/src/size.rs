@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use wasmparser::{KnownCustom, Name, Parser, Payload, TypeRef};
 
-/// What is no function of a crate.
+/// What is not code.
 pub const DATA: &str = "data";
 
 /// Bytes in the module by crate. Code that is generic or of the standard library counts for the first other crate in its name, which
 /// is mostly the one that it was made for.
 ///
 /// # Errors
-/// It is no module, or one without names.
+/// It is not a module, or one without names.
 pub fn by_crate(module: &[u8]) -> Result<BTreeMap<String, usize>> {
     let mut names = BTreeMap::new();
     let mut bodies = Vec::new();

@@ -236,7 +236,7 @@ fn compare(case: &Case, object: &str, old: &str) -> &'static str {
     let verdict = evaluate(&request, &settings, &|_: &Get<'_>| found(case));
     let parsed = (serde_json::from_str::<Value>(object), serde_json::from_str::<Value>(old));
     let (Ok(whole), Ok(whole_old)) = parsed else {
-        // What the policy does not read it does not check. The engine refuses an object that is no JSON.
+        // What the policy does not read it does not check. The engine refuses an object that is not JSON.
         if let Outcome::Mutate(mutated) = &verdict.outcome {
             let is_json = serde_json::from_str::<Value>(mutated).is_ok();
             assert!(!is_json || serde_json::from_str::<Value>(object).is_ok(), "{text}");
@@ -244,7 +244,7 @@ fn compare(case: &Case, object: &str, old: &str) -> &'static str {
         return "no JSON";
     };
     let expected = on_values(&request, &whole, &whole_old, case, &settings);
-    // An object in which a member stands twice is written anew.
+    // An object in which a member stands twice is serialized again.
     if let Outcome::Mutate(mutated) = &verdict.outcome
         && !object.contains(TWICE)
     {

@@ -1,6 +1,6 @@
 //! Random failovers against a small model of Karmada's controllers: whatever happens, in whatever order, the laws hold.
 //!
-//! The model's writers work as the real ones do (facts on each in `karmada-io/karmada`: `GracefulEvictCluster` removes the
+//! The model's writers work as the real ones do (source for each, in `karmada-io/karmada`: `GracefulEvictCluster` removes the
 //! cluster and appends at most one task for it; the scheduler keeps clear of clusters with a task; statuses change
 //! without a request that the policy sees; a stale or an old client replaces the task array without the fields that it
 //! does not know).

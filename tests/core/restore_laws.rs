@@ -62,7 +62,7 @@ fn path() -> impl Strategy<Value = String> {
 
 fn edit() -> impl Strategy<Value = Value> {
     let written = prop_oneof![
-        leaf().prop_filter("null is no value", |value| !value.is_null()).prop_map(|value| ("value", value)),
+        leaf().prop_filter("null is not a value", |value| !value.is_null()).prop_map(|value| ("value", value)),
         Just(("template", json!("s3://{id}/{name}"))),
         Just(("valueFrom", json!({"var": "id", "as": "Integer"}))),
     ];

@@ -1,4 +1,4 @@
-//! Writes the policy's metadata into the module, where `kwctl annotate` is not to be had.
+//! Writes the policy's metadata into the module, where `kwctl annotate` is not available.
 //!
 //! Usage: `annotate METADATA README MODULE OUTPUT`
 

@@ -143,7 +143,7 @@ fn record(from: &str, before: &[&str], purge_mode: &str, phase: &str) -> Value {
     json!({"type": "application", "from": from, "before": before, "purgeMode": purge_mode, "state": {JOB: "7"}, "phase": phase})
 }
 
-/// Every combination, with the outcome written down as a rule of its own: the table in the design, read backwards.
+/// Every combination, with the outcome written down as a rule of its own: the conditions in docs/reference.md, read backwards.
 #[test]
 fn matrix() {
     let mut count = 0;
@@ -327,7 +327,7 @@ fn only_the_bindings_resource_is_fed() {
     assert_eq!(fed(&work(Kind::Namespaced, "b", newer), &Value::Null, &binding)["metadata"]["labels"][JOB], json!("7"));
 }
 
-/// Once fed, the keys stay while Karmada writes the manifest anew from its template.
+/// Once fed, the keys stay while Karmada rewrites the manifest from its template.
 #[test]
 fn fed_keys_are_kept() {
     let state = json!({JOB: "7", "example.io/path": "s3://b/p"});

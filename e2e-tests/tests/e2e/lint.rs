@@ -90,7 +90,7 @@ fn warnings(policy: &Value) -> Vec<String> {
 fn errors_deny() {
     let application = "spec.failover.application.statePreservation.rules[0]";
     let dry = "try it with `kubectl get -o jsonpath=`";
-    let other = "write another label name";
+    let other = "choose another name";
     for (change, finding) in [
         (
             (JSON_PATH, json!("{.a")),
@@ -134,20 +134,16 @@ fn errors_deny() {
         ),
         (
             (ALIAS, json!("karmada.io/managed")),
-            format!(
-                "{application}.aliasLabelName: `karmada.io/managed` is set by Karmada itself, choose another name; {other}"
-            ),
+            format!("{application}.aliasLabelName: `karmada.io/managed` is set by Karmada itself; {other}"),
         ),
         (
             (ALIAS, json!("work.karmada.io/permanent-id")),
-            format!(
-                "{application}.aliasLabelName: `work.karmada.io/permanent-id` is set by Karmada itself, choose another name; {other}"
-            ),
+            format!("{application}.aliasLabelName: `work.karmada.io/permanent-id` is set by Karmada itself; {other}"),
         ),
         (
             (ALIAS, json!("stateful-failover/type")),
             format!(
-                "{application}.aliasLabelName: `stateful-failover/type` is a name of this policy, choose one that does not begin with `stateful-failover/`; {other}"
+                "{application}.aliasLabelName: `stateful-failover/type` is reserved by this policy, as is everything that begins with `stateful-failover/`; {other}"
             ),
         ),
         (

@@ -83,8 +83,8 @@ fn labels(binding: &Value) -> &Value {
     &binding["spec"]["gracefulEvictionTasks"][0]["preservedLabelState"]
 }
 
-/// Which behaviour an eviction follows. Source: facts on Karmada's producers, `taint_manager.go` and
-/// `applicationfailover/common.go`; unknown ones as the design says.
+/// Which behaviour an eviction follows. Source: `karmada-io/karmada`, `taint_manager.go` and
+/// `applicationfailover/common.go`; an unknown one follows its producer.
 #[test]
 fn behaviours() {
     let application = rules(&[(JOB, "{.of.application}")]);
@@ -153,7 +153,7 @@ fn purge_modes() {
     }
 }
 
-/// What becomes of a status field. Source: vectors of Karmada's own function (facts, 7.2) for what it makes of them.
+/// What becomes of a status field. Source: vectors of Karmada's own function (testdata/vectors/feed.json) for what it makes of them.
 #[test]
 fn values() {
     let long = "x".repeat(64);
@@ -656,8 +656,7 @@ fn guard() {
     old["spec"]["clusters"] = json!([{"name": "b"}]);
     let mut object = old.clone();
     object["spec"]["clusters"] = json!([{"name": "b"}, {"name": "a"}, {"name": "c"}]);
-    let findings =
-        "cluster `a` is being evicted (`ApplicationFailure`); cluster `c` is being evicted (`TaintUntolerated`)";
+    let findings = "it is being evicted from cluster `a` (`ApplicationFailure`); it is being evicted from cluster `c` (`TaintUntolerated`)";
     let enforced = evaluate(&object, &old, &json!({}));
     assert_eq!(
         enforced.message.unwrap(),
@@ -668,7 +667,10 @@ fn guard() {
     );
     let warned = evaluate(&object, &old, &json!({"guard": "Warn"}));
     assert!(warned.accepted);
-    assert_eq!(warned.warnings(), [format!("guard: {findings}")]);
+    assert_eq!(
+        warned.warnings(),
+        [format!("FlinkDeployment `default/x`: {findings}").chars().take(119).chain(['…']).collect::<String>()]
+    );
     assert_eq!(warned.audit_annotations.unwrap()["guard"], findings);
     let off = evaluate(&object, &old, &json!({"guard": "Off"}));
     assert!(off.accepted && off.warnings().is_empty());

@@ -218,7 +218,7 @@ fn karmada_alone_as_recorded() {
     assert!(missing.contains("`jobId` is not found") && missing.contains("does not evict"), "{missing}");
 }
 
-/// A number of the size of a timestamp makes a label that no API server takes (V6 of the facts); the policy keeps its digits.
+/// A number of the size of a timestamp makes a label that no API server takes (a vector in testdata/vectors/feed.json); the policy keeps its digits.
 #[test]
 fn karmada_prints_large_numbers_as_floats() {
     let mut scenario = scenario_of("application-failover-native", r#"{"cause": "application", "injection": true}"#);

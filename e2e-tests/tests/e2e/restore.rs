@@ -53,7 +53,7 @@ fn record() -> Value {
     json!(json!({"flink-from-checkpoint": {"/spec/job/initialSavepointPath": {"set": PATH}}}).to_string())
 }
 
-/// R01, R02: a CREATE, dry run or not.
+/// A CREATE, dry run or not.
 #[test]
 fn create() {
     for file in ["01-create", "02-create-dryrun"] {
@@ -65,7 +65,7 @@ fn create() {
     }
 }
 
-/// R03: Karmada's UPDATE after the end of the task has neither the label nor the path. With the record of the CREATE, the
+/// Karmada's UPDATE after the end of the task has neither the label nor the path. With the record of the CREATE, the
 /// path is put back and the label stays away; without one, nothing is known.
 #[test]
 fn update_that_removes_label_and_path() {
@@ -78,7 +78,7 @@ fn update_that_removes_label_and_path() {
     assert_eq!(result(&request, &settings()), expected);
 }
 
-/// R04: a person's edit of something else.
+/// A person's edit of something else.
 #[test]
 fn update_of_another_field() {
     let mut request = review("05-update-label-changed");
@@ -87,7 +87,7 @@ fn update_of_another_field() {
     untouched(&request);
 }
 
-/// R05: the label has another value; R21: it appears on a running copy. Neither restarts anything.
+/// The label has another value, or it appears on a running copy. Neither restarts anything.
 #[test]
 fn update_of_the_state_is_no_failover() {
     untouched(&review("05-update-label-changed"));
@@ -127,7 +127,7 @@ fn update_of_the_state_with_apply() {
     assert_eq!(record["flink-from-checkpoint"]["/spec/job/initialSavepointPath"].get("was"), None);
 }
 
-/// R06, R07, R08: nothing is ever returned for a subresource, a deletion, or an object that is being deleted.
+/// Nothing is ever returned for a subresource, a deletion, or an object that is being deleted.
 #[test]
 fn requests_that_pass() {
     for file in ["06-status-subresource", "07-delete", "08-update-terminating"] {
@@ -138,7 +138,7 @@ fn requests_that_pass() {
     untouched(&connect);
 }
 
-/// R09: what the template sets is replaced, and remembered; or kept, where a person says so.
+/// What the template sets is replaced, and remembered; or kept, where a person says so.
 #[test]
 fn create_with_a_path_of_its_own() {
     let manual = "s3://dr-shared-state/manual/savepoint-aaaaaa-0123456789ab";
@@ -155,7 +155,7 @@ fn create_with_a_path_of_its_own() {
     assert_eq!(result(&request, &settings())["spec"]["job"]["initialSavepointPath"], json!(PATH));
 }
 
-/// R10 to R16: values that are no job id are refused, with the variable, the value and what was expected.
+/// Values that are no job id are refused, with the variable, the value and what was expected.
 #[test]
 fn invalid_state_is_refused() {
     let long = "a".repeat(70);
@@ -189,7 +189,7 @@ fn invalid_state_is_refused() {
     }
 }
 
-/// R17: another kind, and a name that is not there yet. R22: no label at all.
+/// Another kind, an object without a name yet, and one without any label.
 #[test]
 fn what_the_rule_is_not_for() {
     untouched(&review("17-create-pod-generatename"));
@@ -198,7 +198,7 @@ fn what_the_rule_is_not_for() {
     untouched(&fresh);
 }
 
-/// R19: no job; R20: a job that is none.
+/// A FlinkDeployment without a job, and one whose `job` is null.
 #[test]
 fn parents_that_do_not_fit() {
     untouched(&review("19-create-missing-parent"));
@@ -212,7 +212,7 @@ fn parents_that_do_not_fit() {
     );
 }
 
-/// R18: a TrainJob's trainer can't be changed, so what was set is put back into a write that lacks it.
+/// A TrainJob's trainer can't be changed, so what was set is put back into a write that lacks it.
 #[test]
 fn update_of_an_immutable_field() {
     let text = |file: &str| std::fs::read_to_string(project(file)).unwrap();
@@ -408,7 +408,7 @@ fn settings_that_cannot_be_used() {
             "set[0].path: `/spec/l/[name=a]/name` would change the key its own selector matches on; set other fields of the entry",
         ),
         (rule(json!({"vars": {"jobId": {"state": "a", "pattern": "[0-9"}}})), "vars.jobId.pattern: does not compile: "),
-        (rule(json!({"vars": {"name": {"state": "a"}}})), "vars.name: `name` is built in, choose another name"),
+        (rule(json!({"vars": {"name": {"state": "a"}}})), "vars.name: `name` is built in; choose another name"),
         (
             rule(json!({"vars": {"job-id": {"state": "a"}}})),
             "vars.job-id: `job-id` is not a variable name; use letters, digits and `_`, not starting with a digit",
