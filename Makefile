@@ -9,14 +9,19 @@ export PREINITIALIZE
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=
 
-.PHONY: demo test build lint unit-tests model differential e2e-tests publish bench load size fmt clean playground site-build site site-tests pictures bench-rehearse
+.PHONY: help demo test build lint unit-tests model differential e2e-tests publish bench load size fmt clean playground site-build site site-tests pictures bench-rehearse
+
+.DEFAULT_GOAL := help
+
+help: ## List the targets
+	@sed -n 's/^\([a-z0-9-]*\):.* ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand --tabs=18
 
 # Replays a recorded failover through the module. ARGS="--recording FILE --settings FILE" for one's own.
-demo: policy.wasm
+demo: policy.wasm ## Replay a recorded failover through the module; ARGS="--recording FILE --settings FILE" for another one
 	@$(CARGO) run --locked --quiet --package e2e-tests --bin demo -- $(ARGS)
 
 # The linters, which compile the tests, and the module's build have nothing to wait for in one another.
-test:
+test: ## Run everything that CI checks
 	@for tool in docker-registry openssl; do command -v $$tool >/dev/null || tools/apt-install.sh $$tool || exit 1; done
 	@command -v kubectl >/dev/null || tools/apt-install.sh kubernetes-client
 	@tools/rclone.sh >/dev/null
@@ -27,7 +32,7 @@ test:
 	$(MAKE) site-tests BINARIES=target/debug
 	@tools/e2e-bats.sh
 
-build: policy.wasm
+build: policy.wasm ## Build policy.wasm
 
 target/module.wasm: $(SOURCES)
 	+@cp "$$(tools/build-policy.sh)" $@
@@ -42,31 +47,31 @@ annotated-policy.wasm: policy.wasm policy-metadata.yml README.md
 	    $(ANNOTATE) policy-metadata.yml README.md policy.wasm $@; \
 	fi
 
-fmt:
+fmt: ## Format the code
 	$(CARGO) fmt --all
 
-lint:
+lint: ## Run the linters, and check formatting and documentation
 	$(CARGO) fmt --all --check
 	+$(CLIPPY) test $(EVERYTHING) --tests --benches --no-run
 	+RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --package stateful-failover --no-deps
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; \
 	else echo "lint: cargo-deny is not here, licences and sources are not checked"; fi
 
-unit-tests:
+unit-tests: ## Run the tests of the core, without the module
 	$(CARGO) test --locked --package stateful-failover
 
 # The models of Karmada's controllers and of the writers of a workload, on 100,000 random runs each; `make test` has 600.
 MODEL_RUNS ?= 100000
 # The text of objects as the policy reads and edits it, held against serde_json on a million requests; `make test` has 3,000.
 DIFFERENTIAL_RUNS ?= 1000000
-differential:
+differential: ## Hold the editing of text against serde_json, on a million requests
 	DIFFERENTIAL_RUNS=$(DIFFERENTIAL_RUNS) $(CARGO) test --locked --release --package stateful-failover --test core differential::
 
-model:
+model: ## Run the models of Karmada and of the writers of workloads, 100,000 times each
 	MODEL_RUNS=$(MODEL_RUNS) $(CARGO) test --locked --release --package stateful-failover --test core model::
 
 # The module in the embedded host; and, where kwctl is there, the same in kwctl.
-e2e-tests: policy.wasm annotated-policy.wasm
+e2e-tests: policy.wasm annotated-policy.wasm ## Run the tests of the module in the embedded engine, and in kwctl where it is installed
 	$(CARGO) test --locked --package e2e-tests
 	@tools/e2e-bats.sh
 
@@ -77,7 +82,7 @@ EVALUATIONS := $(if $(BINARIES),$(BINARIES)/evaluations,$(CARGO) run --locked --
 CORE := playground/policy/wasm/core_bg.wasm
 PACKAGES := playground/node_modules/.package-lock.json
 
-playground: $(CORE) $(PACKAGES)
+playground: $(CORE) $(PACKAGES) ## Build the core for browsers and Node, in playground/policy
 
 $(CORE): $(SOURCES) playground/bindgen/src/main.rs | policy.wasm
 	+@module="$$(tools/build-policy.sh --features playground)" && $(BINDGEN) "$$module" playground/policy/wasm
@@ -89,14 +94,14 @@ $(PACKAGES): playground/package.json playground/package-lock.json playground/pol
 # The documentation and the playground as static files, in playground/.vitepress/dist. SITE_BASE=/folder/ where the site is not
 # at the root of its host.
 export SITE_BASE
-site-build: playground
+site-build: playground ## Build the documentation and the playground as static files
 	cd playground && npm run --silent build
 
-site: site-build
+site: site-build ## Serve the documentation and the playground on loopback
 	cd playground && npm run --silent serve
 
 # The site in Chromium. Pictures of each step are left in target/playground.
-site-tests: playground
+site-tests: playground ## Run the tests of the site, in Chromium
 	@test -x $${CHROMIUM:-/usr/bin/chromium} || tools/apt-install.sh chromium
 	cd playground && npm run --silent check
 	cd playground && npm run --silent build
@@ -104,31 +109,31 @@ site-tests: playground
 	cd playground && npm test --silent
 
 # The pictures of failover histories in docs/pictures, from the recordings.
-pictures: playground
+pictures: playground ## Draw the pictures of failover histories in docs/pictures
 	cd playground && npm run --silent pictures
 
 # make publish REGISTRY=ghcr.io/example/policies
-publish: annotated-policy.wasm
+publish: annotated-policy.wasm ## Push the module to an OCI registry: REGISTRY=ghcr.io/example/policies
 	@tools/publish.sh "$(REGISTRY)"
 
 # The core alone; and the module beside a no-op and a policy on the SDK, which fails where a target of the table is missed.
-bench: policy.wasm
+bench: policy.wasm ## Measure the module beside a no-op and an SDK policy; fails where a target is missed
 	$(CARGO) bench --locked --package stateful-failover
 	+@PACKAGE=sdk-policy PROFILE=baseline STACK_SIZE=1048576 tools/build-policy.sh >/dev/null
 	$(CARGO) bench --locked --package e2e-tests --bench module
 
 # The module under load on all cores: requests a second, memory, and the loss of a cluster with 2,000 applications.
-load: policy.wasm
+load: policy.wasm ## Measure the module under load on all cores, and the loss of a cluster with 2,000 applications
 	$(CARGO) bench --locked --package e2e-tests --bench load
 
 # How long a rehearsal of 1,000 bindings takes, and its memory.
-bench-rehearse:
+bench-rehearse: ## Measure a rehearsal of 1,000 bindings
 	$(CARGO) bench --locked --package stateful-failover-cli --bench rehearse
 
 # The module's size, and what each crate costs in it; `make test` holds both to their budgets.
-size: policy.wasm
+size: policy.wasm ## Print the size of the module by crate
 	@$(CARGO) run --locked --quiet --package e2e-tests --bin size -- policy.wasm target/named.wasm
 
-clean:
+clean: ## Remove what was built
 	$(CARGO) clean
 	rm -f policy.wasm annotated-policy.wasm

@@ -24,7 +24,7 @@ for directory in ${DIRECTORIES:?set DIRECTORIES to the directories of checkpoint
     cat "$folder/listing" >>"$folder/all"
 done
 
-# Of each job the highest number, which is no matter of the alphabet, and the time of its last checkpoint.
+# Of each job the highest number, compared as numbers, and the time of its last checkpoint.
 awk -F ';' '
     {
         count = split($2, part, "/")

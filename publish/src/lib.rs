@@ -22,7 +22,7 @@ pub struct Access {
 
 impl Access {
     fn client(&self) -> Client {
-        // That there is one already is no error.
+        // That there is one already is not an error.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let protocol = if self.is_insecure { ClientProtocol::Http } else { ClientProtocol::Https };
         Client::new(ClientConfig { protocol, ..ClientConfig::default() })
@@ -46,7 +46,7 @@ pub async fn push(
     annotations: BTreeMap<String, String>,
     access: &Access,
 ) -> Result<String> {
-    let reference: Reference = reference.parse().with_context(|| format!("`{reference}` is no image reference"))?;
+    let reference: Reference = reference.parse().with_context(|| format!("`{reference}` is not an image reference"))?;
     let layers = [ImageLayer::new(module, WASM_LAYER_MEDIA_TYPE.to_owned(), None)];
     let config = Config::new(b"{}".to_vec(), WASM_CONFIG_MEDIA_TYPE.to_owned(), None);
     let manifest = OciImageManifest::build(&layers, &config, Some(annotations));
@@ -65,7 +65,7 @@ pub async fn push(
 /// # Errors
 /// There is none at `reference`, or the registry refuses.
 pub async fn pull(reference: &str, access: &Access) -> Result<(Vec<u8>, OciImageManifest)> {
-    let reference: Reference = reference.parse().with_context(|| format!("`{reference}` is no image reference"))?;
+    let reference: Reference = reference.parse().with_context(|| format!("`{reference}` is not an image reference"))?;
     let image = access.client().pull(&reference, &access.auth(), vec![WASM_LAYER_MEDIA_TYPE]).await;
     let image = image.with_context(|| format!("cannot pull {reference}"))?;
     let layer = image.layers.into_iter().next().context("the image has no layer")?;

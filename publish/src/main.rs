@@ -25,7 +25,7 @@ async fn main() -> Result<()> {
     let module = std::fs::read(module).with_context(|| module.clone())?;
     let metadata = std::fs::read_to_string(metadata).with_context(|| metadata.clone())?;
     let Metadata { mut annotations } = serde_yaml_ng::from_str(&metadata).context("the metadata can't be read")?;
-    // As kwctl does: an annotation of several lines is no matter of the manifest.
+    // As kwctl does: an annotation of several lines is left out of the manifest.
     annotations.retain(|_, value| !value.contains('\n'));
     let host = reference.split(['/', ':']).next().unwrap_or_default();
     let credentials = env::var("REGISTRY_USER").ok().zip(env::var("REGISTRY_PASSWORD").ok());
