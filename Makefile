@@ -9,16 +9,22 @@ export PREINITIALIZE
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=
 
-.PHONY: help demo test build lint unit-tests model differential e2e-tests publish bench load size fmt clean playground site-build site site-tests pictures bench-rehearse
+.PHONY: help demo demo-tools test build lint unit-tests model differential e2e-tests publish bench load size fmt clean playground site-build site site-tests pictures bench-rehearse
 
 .DEFAULT_GOAL := help
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.* ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand --tabs=18
 
-# Replays a recorded failover through the module. ARGS="--recording FILE --settings FILE" for one's own.
-demo: policy.wasm ## Replay a recorded failover through the module; ARGS="--recording FILE --settings FILE" for another one
-	@$(CARGO) run --locked --quiet --package e2e-tests --bin demo -- $(ARGS)
+# The module and the engine have nothing to wait for in one another.
+demo: ## Replay a recorded failover through the module; ARGS="--recording FILE --settings FILE" for another one
+	@command -v wasm-opt >/dev/null || tools/apt-install.sh binaryen
+	@$(MAKE) --silent --jobs 2 target/module.wasm demo-tools
+	@$(MAKE) --silent policy.wasm PREINITIALIZE=target/debug/preinitialize
+	@target/debug/demo $(ARGS)
+
+demo-tools:
+	+@$(CARGO) build --locked --package e2e-tests --bin demo --bin preinitialize
 
 # The linters, which compile the tests, and the module's build have nothing to wait for in one another.
 test: ## Run everything that CI checks

@@ -1,6 +1,6 @@
 //! The core: a state rule on a status, and each stage on a recorded request.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "benchmarks")]
+#![allow(missing_docs, reason = "benchmarks")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::Value;

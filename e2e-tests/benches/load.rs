@@ -3,7 +3,7 @@
 //!
 //! Prints a table in Markdown, and fails where memory grows. `LOAD_REQUESTS` is how many requests the memory is watched over.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
+#![allow(missing_docs, reason = "a benchmark")]
 
 mod support;
 

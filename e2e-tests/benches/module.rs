@@ -4,7 +4,7 @@
 //! Prints a table in Markdown, writes the figures to `target/bench.json`, and fails where a target is missed. `BENCH_RUNS` is how
 //! often each case is evaluated by each module, in turn; `BENCH_ONLY` a part of the names of the cases that are.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
+#![allow(missing_docs, reason = "a benchmark")]
 
 mod support;
 

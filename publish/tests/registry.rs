@@ -1,7 +1,5 @@
 //! The annotated module, pushed to a real registry on this machine, pulled back and run.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,8 +1,6 @@
 //! What the policy makes of the text of objects, of which it reads parts and edits places, held against the same stages on whole
 //! values of serde_json: the same verdict, the same object, and the text of all that did not change byte for byte.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

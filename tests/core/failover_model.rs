@@ -5,8 +5,6 @@
 //! without a request that the policy sees; a stale or an old client replaces the task array without the fields that it
 //! does not know).
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use stateful_failover::cluster::NoCluster;

@@ -1,8 +1,6 @@
 //! Random hostile input by a grammar for each part that people can write: long templates, patterns with anchors, histories,
 //! large records, nested private keys of the JSON library. Every answer comes, is bounded, and is the same when asked again.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use stateful_failover::cluster::{Get, LookupError};

@@ -1,7 +1,5 @@
 //! JSONPath beyond the vectors: error positions, what is a value, and hostile input.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::time::Instant;
 
 use proptest::prelude::*;

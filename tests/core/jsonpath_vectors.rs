@@ -1,7 +1,5 @@
 //! What kubectl's JSONPath prints, for every vector. The vectors were recorded from kubectl itself.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::collections::BTreeMap;
 
 use serde::Deserialize;

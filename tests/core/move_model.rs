@@ -4,8 +4,6 @@
 //! The laws: the state that was preserved is delivered, or still owed, or was said to be missing; it is never fed to a copy that
 //! is healthy, and never older than what the application has made since; and nothing without state is held up.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use stateful_failover::cluster::{Get, LookupError};

@@ -1,7 +1,5 @@
 //! The laws of the stage restore, for random rules and objects: in a member cluster, and on the manifest in a Work.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::cell::Cell;
 
 use proptest::prelude::*;

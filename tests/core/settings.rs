@@ -1,7 +1,5 @@
 //! Settings: what is accepted, and the exact message for everything that is wrong with them.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use serde_json::{Value, json};
 use stateful_failover::settings::RequestSettingsError;
 use stateful_failover::{Request, Settings};

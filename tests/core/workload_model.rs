@@ -1,8 +1,6 @@
 //! Random writers of one restored workload: Karmada's syncs, an autoscaler by way of `/scale`, people who edit the object or
 //! its template, and the annotation that switches restore off. Nobody's edit is overwritten, and what Karmada reverts comes back.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use stateful_failover::cluster::NoCluster;

@@ -1,7 +1,5 @@
 //! What needs no cluster: `lint`, `restore`, completions, manual pages.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Stdio;

@@ -1,7 +1,5 @@
 //! `history`.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 

@@ -1,7 +1,5 @@
 //! `rehearse`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::path::PathBuf;
 
 use e2e_tests::policy::Native;

@@ -1,8 +1,6 @@
 //! An HTTP server that answers as an API server does: lists with pages, single objects, discovery, watches.
 //! Source: the Kubernetes API concepts, "Retrieving large results sets in chunks" and "Efficient detection of changes".
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::{Command, Output};

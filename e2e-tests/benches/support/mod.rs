@@ -1,7 +1,5 @@
 //! What the benchmarks of the module share: the requests, a quick host, and fresh instances.
 
-#![allow(clippy::unwrap_used, reason = "a benchmark")]
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 

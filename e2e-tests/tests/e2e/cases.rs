@@ -1,7 +1,5 @@
 //! The corpus of cases, on the native core and on the module.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use e2e_tests::{case, policy};
 
 #[test]

@@ -1,7 +1,5 @@
 //! What is written beside the code is held against it: manifests, metadata, and every YAML block in the documentation.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! The examples, each from the status in the failed cluster to the manifest that the next cluster gets.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::fs;
 
 use e2e_tests::host::Host;

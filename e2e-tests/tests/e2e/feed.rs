@@ -1,7 +1,5 @@
 //! The stage feed, on the native core and on the module.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::sync::Arc;
 
 use e2e_tests::host::Host;

@@ -1,7 +1,5 @@
 //! deploy/flink-checkpoints: its script against an S3 server, its kubectl against an API server's side on the loopback interface.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,8 +1,6 @@
 //! Input that somebody made to do harm: whatever it is, the answer is right, short and soon, and nothing is lost or written that
 //! a rule would not write by itself.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::sync::Arc;
 
 use e2e_tests::host::Host;

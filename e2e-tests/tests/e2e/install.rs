@@ -1,7 +1,5 @@
 //! The README's commands as they stand there, with a stand-in for kubectl: what they apply fits together. (That the module can be published and pulled, tests/registry.rs in `publish` checks.)
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

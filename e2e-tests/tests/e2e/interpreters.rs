@@ -1,7 +1,5 @@
 //! The customizations in deploy/interpreters, in the Lua that Karmada runs them in.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::collections::BTreeSet;
 
 use e2e_tests::project;

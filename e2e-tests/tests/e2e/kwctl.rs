@@ -1,7 +1,5 @@
 //! What e2e.bats checks under kwctl, with the same requests, settings and sessions, in the embedded host.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::sync::Arc;
 
 use e2e_tests::host::{Host, Lookup};

@@ -1,7 +1,5 @@
 //! The stage lint: for each row of its table a policy that triggers it and one that just does not.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::sync::Arc;
 
 use e2e_tests::policy::{self, Answer};

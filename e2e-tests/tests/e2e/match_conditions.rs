@@ -1,8 +1,6 @@
 //! The match conditions of the members' policy, evaluated as an API server does, on the requests of recorded failovers: what
 //! restore has to see passes them, and the workloads that never moved don't.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use cel::{Context, Program, Value as Cel};
 use e2e_tests::policy::Module;
 use e2e_tests::project;

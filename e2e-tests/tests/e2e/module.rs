@@ -1,7 +1,5 @@
 //! The built module: what it imports, what it says of itself, and that no input makes it trap.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::fs;
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! The stages preserve and guard, on the native core and on the module.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::sync::Arc;
 use std::time::Instant;
 

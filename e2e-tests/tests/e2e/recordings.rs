@@ -2,8 +2,6 @@
 //!
 //! The replay evaluates every request twice, the second time on its own result, and fails if that changes anything.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use e2e_tests::policy;
 use e2e_tests::project;
 use e2e_tests::recording::read;

@@ -1,7 +1,5 @@
 //! The model of Karmada's controllers that the playground plays with, held against what was recorded on real control planes.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::convert::Infallible;
 use std::fs;
 

@@ -1,7 +1,5 @@
 //! The stage restore: the admission requests of a failover's other end, and settings that can't be used.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use e2e_tests::host::Host;
 use e2e_tests::policy::{self, Answer};
 use e2e_tests::project;

@@ -1,7 +1,5 @@
 //! The command, on what is no module.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::process::Command;
 
 #[test]
