@@ -181,7 +181,7 @@ pub fn add_statuses(fields: &mut Fields<'_>, clusters: Vec<String>) {
     status.member("clusterName");
     status.member("health");
     status.set_exact();
-    statuses.set_whole_items_with("clusterName", clusters);
+    statuses.set_whole_items("clusterName", clusters);
 }
 
 impl<'a> Binding<'a> {

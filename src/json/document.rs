@@ -2,9 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::JsonError;
-use super::fields::{Fields, Items};
 use super::scan::{Member, Scanner, decode};
+use super::{Fields, JsonError};
 
 /// A document, and the value of those parts of it that are read.
 #[derive(Debug, Clone)]
@@ -88,10 +87,13 @@ fn read_value(scanner: &mut Scanner<'_>, fields: &Fields<'_>) -> Result<Value, J
             let Some(item_fields) = fields.of_item() else { return skim(scanner) };
             let mut items = Vec::new();
             scanner.items(|scanner| {
-                items.push(match fields.whole_items() {
-                    Some(whole) => read_item(scanner, item_fields, whole, items.len())?,
-                    None => read_value(scanner, item_fields)?,
-                });
+                let start = scanner.clone();
+                let mut item = read_value(scanner, item_fields)?;
+                if fields.is_whole_item(&item) {
+                    *scanner = start;
+                    item = read_value(scanner, &Fields::whole())?;
+                }
+                items.push(item);
                 Ok(())
             })?;
             Ok(Value::Array(items))
@@ -99,22 +101,6 @@ fn read_value(scanner: &mut Scanner<'_>, fields: &Fields<'_>) -> Result<Value, J
         Some(b'"') => Ok(Value::String(decode(scanner.value()?)?.into_owned())),
         _ => scanner.parse(),
     }
-}
-
-fn read_item(scanner: &mut Scanner<'_>, fields: &Fields<'_>, whole: &Items, index: usize) -> Result<Value, JsonError> {
-    let start = scanner.clone();
-    let item = read_value(scanner, fields)?;
-    let is_whole = match whole {
-        Items::With(key, values) => {
-            item.get(key).and_then(Value::as_str).is_some_and(|found| values.iter().any(|value| value == found))
-        }
-        Items::At(indexes) => indexes.contains(&index),
-    };
-    if !is_whole {
-        return Ok(item);
-    }
-    *scanner = start;
-    read_value(scanner, &Fields::whole())
 }
 
 /// A value of which nothing but its kind is of interest, or a scalar.
@@ -157,6 +143,8 @@ fn write_object(
     text: &mut String,
 ) -> Result<(), JsonError> {
     let (mut found, mut written) = (0, 0);
+    // What was not read can stay as it is, and nothing else.
+    let unread = Fields::default();
     scanner.peek();
     // Where what is not copied yet begins: at first, behind the brace.
     let mut rest = scanner.at() + 1;
@@ -170,7 +158,7 @@ fn write_object(
                 text.push_str(if written == 0 { between.trim_start_matches(',') } else { between });
                 scanner.peek();
                 text.push_str(scanner.span(start, scanner.at()));
-                write(scanner, fields.of_member(&key).unwrap_or(fields), original, edited, text)?;
+                write(scanner, fields.of_member(&key).unwrap_or(&unread), original, edited, text)?;
                 written += 1;
             }
             (Some(_), None) => drop(scanner.value()?),
@@ -209,8 +197,7 @@ fn write_items(
     edited: &[Value],
     text: &mut String,
 ) -> Result<(), JsonError> {
-    let Some(fields) = fields.of_item().filter(|_| fields.whole_items().is_none() && original.len() == edited.len())
-    else {
+    let Some(fields) = fields.of_item().filter(|_| !fields.has_whole_items() && original.len() == edited.len()) else {
         return Err(JsonError::Changed);
     };
     let mut pairs = original.iter().zip(edited);

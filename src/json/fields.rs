@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 /// Which parts of a value are read.
 ///
 /// Of an object of which only parts are read, all members are there: its scalars as they are, and the lists and objects that are
@@ -14,17 +16,8 @@ pub struct Fields<'a> {
     each: Option<Box<Fields<'a>>>,
     /// Whether members that are not read are left out.
     is_exact: bool,
-    /// Of a list, the items that are read as a whole.
-    whole_items: Option<Items>,
-}
-
-/// Some items of a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Items {
-    /// Those of which this member is one of these values.
-    With(&'static str, Vec<String>),
-    /// Those at these indexes.
-    At(Vec<usize>),
+    /// The items of a list that are read as a whole: those of which this member is one of these values.
+    whole_items: Option<(&'static str, Vec<String>)>,
 }
 
 static WHOLE: Fields<'static> =
@@ -65,13 +58,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads those items of a list as a whole of which the member `key` is one of `values`.
-    pub fn set_whole_items_with(&mut self, key: &'static str, values: Vec<String>) {
-        self.whole_items = Some(Items::With(key, values));
-    }
-
-    /// Reads the items of a list at these indexes as a whole.
-    pub fn set_whole_items_at(&mut self, indexes: Vec<usize>) {
-        self.whole_items = Some(Items::At(indexes));
+    pub fn set_whole_items(&mut self, key: &'static str, values: Vec<String>) {
+        self.whole_items = Some((key, values));
     }
 
     /// Leaves out the members of an object that are not read, in place of saying that they are there. Nothing of it may be edited.
@@ -87,8 +75,15 @@ impl<'a> Fields<'a> {
         self.whole
     }
 
-    pub(super) fn whole_items(&self) -> Option<&Items> {
-        self.whole_items.as_ref()
+    /// Whether an item of a list, of which parts were read, is read as a whole.
+    pub(super) fn is_whole_item(&self, item: &Value) -> bool {
+        self.whole_items.as_ref().is_some_and(|(key, values)| {
+            item.get(key).and_then(Value::as_str).is_some_and(|found| values.iter().any(|value| value == found))
+        })
+    }
+
+    pub(super) fn has_whole_items(&self) -> bool {
+        self.whole_items.is_some()
     }
 
     /// What is read of a member; `None` where it is not read.

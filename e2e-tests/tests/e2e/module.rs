@@ -30,7 +30,7 @@ fn imports_only_wapc_functions() {
 /// prints what each crate costs.
 #[test]
 fn the_size_has_a_budget() {
-    const BUDGET: usize = 870_000;
+    const BUDGET: usize = 880_000;
     // Of every crate in the module, in KiB; those that are not named share the last.
     const CRATES: [(&str, usize); 7] = [
         ("stateful_failover", 405),
@@ -38,7 +38,7 @@ fn the_size_has_a_budget() {
         ("serde_json", 66),
         ("regex_lite", 38),
         ("std", 100),
-        (size::DATA, 90),
+        (size::DATA, 105),
         ("others", 40),
     ];
     let module = module();
