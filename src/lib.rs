@@ -117,7 +117,7 @@ impl Stage {
 pub fn decide(payload: &[u8], cluster: &impl Cluster) -> Verdict<String> {
     let payload = std::str::from_utf8(payload).map_err(|error| error.to_string());
     let (request, settings) =
-        match payload.and_then(|payload| request::read_payload(payload).map_err(|error| chain(&error))) {
+        match payload.and_then(|payload| request::read_payload(payload).map_err(|error| error.to_string())) {
             Ok(payload) => payload,
             Err(error) => {
                 return Verdict::deny(format!("cannot read the request that the policy engine sent: {error}"));
@@ -129,7 +129,7 @@ pub fn decide(payload: &[u8], cluster: &impl Cluster) -> Verdict<String> {
     }
     match Settings::for_request(settings, &request) {
         Ok(settings) => evaluate(&request, &settings, cluster),
-        Err(error) => Verdict::deny(error.to_string()),
+        Err(error) => Verdict::deny(chain(&error)),
     }
 }
 
@@ -179,7 +179,7 @@ fn review_parts(
     detail: &dyn for<'f> Fn(Fields<'f>) -> Fields<'f>,
 ) -> Result<Verdict<String>, ReviewError> {
     let fields = detail(match stage {
-        Stage::Lint => Fields::of(&["spec"]),
+        Stage::Lint => lint::fields(),
         Stage::Preserve => karmada::binding_fields(),
         Stage::Feed => karmada::work_fields(restore::fields(&settings.restore)),
         Stage::Restore => restore::fields(&settings.restore),

@@ -4,9 +4,11 @@
 use serde_json::Value;
 
 use crate::interpreted_kinds::{Interpretation, shipped, shipped_reflection};
+use crate::json::Fields;
 use crate::jsonpath::{JsonPath, JsonPathError};
 use crate::karmada::{self, Failover, FailoverType, ObjectReference, PurgeMode, StatePreservationRule};
 use crate::messages::{MAX_WARNING, chain, listed, quote, warning};
+use crate::metadata;
 use crate::settings::{InterpretedKind, Level, Settings, alias_problem};
 use crate::verdict::Verdict;
 
@@ -30,6 +32,13 @@ pub struct Finding {
     pub problem: String,
     /// What to do.
     pub remedy: String,
+}
+
+/// What of a policy the stage reads.
+pub fn fields() -> Fields<'static> {
+    let mut fields = metadata::fields();
+    fields.member("spec").set_whole();
+    fields
 }
 
 /// Checks the state rules of `policy`, a PropagationPolicy or ClusterPropagationPolicy. `old` is the stored policy: what it

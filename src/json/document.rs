@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::scan::{Member, Scanner, decode};
+use super::scan::{Member, Scanner};
 use super::{Fields, JsonError};
 
 /// A document, and the value of those parts of it that are read.
@@ -98,7 +98,7 @@ fn read_value(scanner: &mut Scanner<'_>, fields: &Fields<'_>) -> Result<Value, J
             })?;
             Ok(Value::Array(items))
         }
-        Some(b'"') => Ok(Value::String(decode(scanner.value()?)?.into_owned())),
+        Some(b'"') => scanner.string().map(|text| Value::String(text.into_owned())),
         _ => scanner.parse(),
     }
 }

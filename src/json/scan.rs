@@ -213,7 +213,7 @@ pub(crate) struct Member<'t> {
 }
 
 /// The text of a JSON string with its quotes.
-pub(crate) fn decode(quoted: &str) -> Result<Cow<'_, str>, JsonError> {
+fn decode(quoted: &str) -> Result<Cow<'_, str>, JsonError> {
     let inner = quoted.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(quoted);
     if inner.bytes().all(|byte| byte >= b' ' && byte != b'\\') {
         return Ok(Cow::Borrowed(inner));

@@ -308,6 +308,9 @@ fn the_text_is_edited_as_the_value_is() {
                 change(&mut case.old, &mut rng);
             }
         }
+        if rng.random_range(0..12) == 0 && case.object["metadata"].is_object() {
+            case.object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
         let is_odd = rng.random_range(0..3) > 0;
         let [mut object, mut old] = [String::new(), String::new()];
         spell(&case.object, &mut rng, is_odd, &mut object);
