@@ -5,7 +5,7 @@ CLIPPY := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/clippy-rustc.sh $(CARGO)
 # With both shells: on this machine they are but code to check.
 EVERYTHING := --locked --workspace --features stateful-failover/playground
 ANNOTATE ?= $(CARGO) run --locked --quiet --package e2e-tests --bin annotate --
-export PREINITIALIZE
+export PREINITIALIZE ?= $(CARGO) run --locked --quiet --package e2e-tests --bin preinitialize --
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=
 
@@ -18,7 +18,6 @@ help: ## List the targets
 
 # The module and the engine have nothing to wait for in one another.
 demo: ## Replay a recorded failover through the module; ARGS="--recording FILE --settings FILE" for another one
-	@command -v wasm-opt >/dev/null || tools/apt-install.sh binaryen
 	@$(MAKE) --silent --jobs 2 target/module.wasm demo-tools
 	@$(MAKE) --silent policy.wasm PREINITIALIZE=target/debug/preinitialize
 	@target/debug/demo $(ARGS)
@@ -31,7 +30,6 @@ test: ## Run everything that CI checks
 	@for tool in docker-registry openssl; do command -v $$tool >/dev/null || tools/apt-install.sh $$tool || exit 1; done
 	@command -v kubectl >/dev/null || tools/apt-install.sh kubernetes-client
 	@tools/rclone.sh >/dev/null
-	@command -v wasm-opt >/dev/null || tools/apt-install.sh binaryen
 	$(MAKE) --jobs 2 target/module.wasm lint
 	$(MAKE) annotated-policy.wasm PREINITIALIZE=target/debug/preinitialize ANNOTATE=target/debug/annotate
 	$(CLIPPY) test $(EVERYTHING)
@@ -66,15 +64,15 @@ lint: ## Run the linters, and check formatting and documentation
 unit-tests: ## Run the tests of the core, without the module
 	$(CARGO) test --locked --package stateful-failover
 
-# The models of Karmada's controllers and of the writers of a workload, on 100,000 random runs each; `make test` has 600.
+# `make test` has 600 runs of each.
 MODEL_RUNS ?= 100000
-# The text of objects as the policy reads and edits it, held against serde_json on a million requests; `make test` has 3,000.
+model: ## Run the models of Karmada and of the writers of workloads, 100,000 times each
+	MODEL_RUNS=$(MODEL_RUNS) $(CARGO) test --locked --release --package stateful-failover --test core model::
+
+# `make test` has 3,000.
 DIFFERENTIAL_RUNS ?= 1000000
 differential: ## Hold the editing of text against serde_json, on a million requests
 	DIFFERENTIAL_RUNS=$(DIFFERENTIAL_RUNS) $(CARGO) test --locked --release --package stateful-failover --test core differential::
-
-model: ## Run the models of Karmada and of the writers of workloads, 100,000 times each
-	MODEL_RUNS=$(MODEL_RUNS) $(CARGO) test --locked --release --package stateful-failover --test core model::
 
 # The module in the embedded host; and, where kwctl is there, the same in kwctl.
 e2e-tests: policy.wasm annotated-policy.wasm ## Run the tests of the module in the embedded engine, and in kwctl where it is installed
@@ -114,11 +112,9 @@ site-tests: playground ## Run the tests of the site, in Chromium
 	$(EVALUATIONS) >target/evaluations.jsonl
 	cd playground && npm test --silent
 
-# The pictures of failover histories in docs/pictures, from the recordings.
 pictures: playground ## Draw the pictures of failover histories in docs/pictures
 	cd playground && npm run --silent pictures
 
-# make publish REGISTRY=ghcr.io/example/policies
 publish: annotated-policy.wasm ## Push the module to an OCI registry: REGISTRY=ghcr.io/example/policies
 	@tools/publish.sh "$(REGISTRY)"
 
@@ -128,11 +124,9 @@ bench: policy.wasm ## Measure the module beside a no-op and an SDK policy; fails
 	+@PACKAGE=sdk-policy PROFILE=baseline STACK_SIZE=1048576 tools/build-policy.sh >/dev/null
 	$(CARGO) bench --locked --package e2e-tests --bench module
 
-# The module under load on all cores: requests a second, memory, and the loss of a cluster with 2,000 applications.
 load: policy.wasm ## Measure the module under load on all cores, and the loss of a cluster with 2,000 applications
 	$(CARGO) bench --locked --package e2e-tests --bench load
 
-# How long a rehearsal of 1,000 bindings takes, and its memory.
 bench-rehearse: ## Measure a rehearsal of 1,000 bindings
 	$(CARGO) bench --locked --package stateful-failover-cli --bench rehearse
 

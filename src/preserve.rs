@@ -23,15 +23,21 @@ const MAX_TASKS: usize = 1000;
 /// The clusters that the application leaves with this request, whose statuses [`review`] reads; `None` where it has nothing to do.
 pub fn clusters_left(binding: &Value, old: Option<&Value>, settings: &PreserveSettings) -> Option<Vec<String>> {
     let view = Binding::new(binding);
-    let (tasks, old_tasks) = (view.tasks(), old.map(|old| Binding::new(old).tasks()).unwrap_or_default());
     let moved_from = moved_from(view, old, settings);
-    let has_history = |object| metadata::annotation(object, HISTORY_ANNOTATION).is_some();
-    if tasks.is_empty() && moved_from.is_none() && !has_history(old.unwrap_or(binding)) && !has_history(binding) {
+    if is_at_rest(view, old, moved_from) {
         return None;
     }
+    let (tasks, old_tasks) = (view.tasks(), old.map(|old| Binding::new(old).tasks()).unwrap_or_default());
     let known: BTreeSet<&str> = collected(old_tasks.iter().map(|task| task.from_cluster()));
     let evicted_from = tasks.iter().map(|task| task.from_cluster()).filter(|from| !known.contains(from));
     Some(evicted_from.chain(moved_from).take(MAX_TASKS).map(str::to_owned).collect())
+}
+
+/// Whether the application neither leaves a cluster nor has left one that is remembered.
+fn is_at_rest(binding: Binding<'_>, old: Option<&Value>, moved_from: Option<&str>) -> bool {
+    let has_history = |object| metadata::annotation(object, HISTORY_ANNOTATION).is_some();
+    let objects = old.into_iter().chain([binding.object()]);
+    moved_from.is_none() && binding.tasks().is_empty() && !objects.into_iter().any(has_history)
 }
 
 /// Preserves the state of every task in `binding` that `old` does not have, and of every move without a task, keeps that of
@@ -43,7 +49,8 @@ pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings)
     let stored = old.unwrap_or(binding);
     let history = History::read(stored);
     let view = Binding::new(binding);
-    if clusters_left(binding, old, settings).is_none() {
+    let moved_from = moved_from(view, old, settings);
+    if is_at_rest(view, old, moved_from) {
         return Verdict::accept();
     }
     let tasks = view.tasks();
@@ -54,7 +61,6 @@ pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings)
             tasks.len()
         ));
     }
-    let moved_from = moved_from(view, old, settings);
 
     let mut preservation = Preservation {
         binding: view,

@@ -156,20 +156,20 @@ impl<'a> Request<'a> {
 /// The request and the text of the settings in what an engine sends; without settings, null.
 ///
 /// # Errors
-/// [`RequestError::Request`].
-pub(crate) fn read_payload(payload: &str) -> Result<(Request<'_>, &str), RequestError> {
+/// [`JsonError`].
+pub(crate) fn read_payload(payload: &str) -> Result<(Request<'_>, &str), JsonError> {
     let (mut request, mut settings) = (None, "null");
     let mut scanner = Scanner::of_any_depth(payload);
-    let members = scanner.members(|scanner, member| {
+    scanner.members(|scanner, member| {
         match member.key.as_ref() {
             "request" => request = Some(Request::read(scanner)?),
             "settings" => settings = scanner.value()?,
             _ => drop(scanner.value()?),
         }
         Ok(())
-    });
-    let request = members.and_then(|()| scanner.end()).and_then(|()| request.ok_or(JsonError::Missing("request")));
-    Ok((request.map_err(RequestError::Request)?, settings))
+    })?;
+    scanner.end()?;
+    Ok((request.ok_or(JsonError::Missing("request"))?, settings))
 }
 
 /// The text of an object, where it is one at all.

@@ -156,10 +156,10 @@ pub struct SettingsError(pub Vec<Problem>);
 #[derive(Debug, Error)]
 pub enum RequestSettingsError {
     /// They are not JSON.
-    #[error("cannot read the policy's settings: {0}")]
+    #[error("cannot read the policy's settings")]
     Json(#[from] JsonError),
     /// They are not valid.
-    #[error("the policy's settings are not valid: {0}")]
+    #[error("the policy's settings are not valid")]
     Settings(#[from] SettingsError),
 }
 

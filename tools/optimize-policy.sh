@@ -3,7 +3,6 @@
 # PREINITIALIZE is the command for the latter.
 set -eu
 cd "$(dirname "$0")/.."
-PREINITIALIZE="${PREINITIALIZE:-cargo run --locked --quiet --package e2e-tests --bin preinitialize --}"
 command -v wasm-opt >/dev/null || tools/apt-install.sh binaryen || {
     echo "optimize: wasm-opt is missing; install Binaryen" >&2
     exit 1
