@@ -1,26 +1,20 @@
-//! The corpus of cases: a folder each, `cases/<stage>/<behaviour>/`.
-//!
-//! | file | holds |
-//! |---|---|
-//! | `request.yaml` | the AdmissionRequest; or `from: FILE` with an AdmissionReview; or `manifest: FILE` or `object`, which is created with the `state` that was fed. Files are below `testdata/` |
-//! | `settings.yaml` | the settings, if any; or `from: FILE`, below the project, and `at: POINTER` in it |
-//! | `host.yaml` | what lookups find: `objects`, or what the host answers instead: `error`, `garbage` |
-//! | `expected.yaml` | the answer |
-//!
-//! A case that comes from a public report has a `report.json` in place of the first three: the report's `source`, the input, and
-//! what is wanted and `why`. That is held against the answer besides.
+//! The corpus of cases: a folder each, `cases/<stage>/<behaviour>/`. The README there says what is in a folder.
+
+mod report;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use self::report::{Function, Report, Want};
 use crate::host::Host;
-use crate::policy::{Answer, Policy};
+use crate::policy::{Answer, Policy, check_message};
 use crate::project;
 
 /// One case.
@@ -28,109 +22,27 @@ pub struct Case {
     /// `<stage>/<behaviour>`.
     pub name: String,
     folder: PathBuf,
-    /// The AdmissionRequest.
-    pub request: Value,
+    /// The AdmissionRequest; `None` for a case of the settings alone.
+    pub request: Option<Value>,
     /// The settings.
     pub settings: Value,
     host: HostFile,
-    report: Option<Report>,
+    want: Option<Want>,
 }
 
-/// A case that comes from a public report.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Report {
-    /// Where it was reported, and what.
-    #[serde(rename = "source")]
-    _source: String,
-    #[serde(default, rename = "title")]
-    _title: String,
-    #[serde(default, rename = "stage")]
-    _stage: String,
-    /// `validate` or `validate_settings`.
-    function: String,
-    #[serde(default)]
-    request: Value,
-    settings: Value,
-    #[serde(default)]
-    objects: Vec<Value>,
-    want: Want,
-    /// Why that is wanted.
-    #[serde(rename = "why")]
-    _why: String,
-}
-
-/// What a report wants.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[derive(Default)]
-struct Want {
-    /// Whether the request passes.
-    allowed: Option<bool>,
-    /// Whether the settings are valid.
-    valid: Option<bool>,
-    /// A part of the message.
-    message_has: Option<String>,
-    /// A part of some warning.
-    warning_has: Option<String>,
-    /// A part of no warning.
-    no_warning_has: Option<String>,
-    /// Values in the resulting object, by JSON pointer.
-    fields: BTreeMap<String, Value>,
-    /// The same, each one of several.
-    fields_any: BTreeMap<String, Vec<Value>>,
-    /// What is not in the resulting object.
-    absent: Vec<String>,
-    /// That the object stays as it came.
-    unchanged: bool,
-}
-
-impl Want {
-    fn check(&self, answer: &Answer, object: &Value) -> Result<()> {
-        let message = answer.message.as_deref().unwrap_or_default();
-        ensure!(
-            self.allowed.is_none_or(|allowed| allowed == answer.accepted),
-            "accepted is {}: {message}",
-            answer.accepted
-        );
-        ensure!(message.contains(self.message_has.as_deref().unwrap_or_default()), "the message is {message:?}");
-        let has = |part: &str| answer.warnings().iter().any(|warning| warning.contains(part));
-        ensure!(self.warning_has.as_deref().is_none_or(has), "warnings are {:?}", answer.warnings());
-        ensure!(!self.no_warning_has.as_deref().is_some_and(has), "warnings are {:?}", answer.warnings());
-        ensure!(!self.unchanged || answer.mutated_object.is_none(), "the object is changed: {}", answer.patch(object));
-        if !answer.accepted {
-            return Ok(());
-        }
-        let result = answer.apply(object)?;
-        for (path, value) in &self.fields {
-            ensure!(result.pointer(path) == Some(value), "{path} is {:?}", result.pointer(path));
-        }
-        for (path, values) in &self.fields_any {
-            ensure!(
-                result.pointer(path).is_some_and(|value| values.contains(value)),
-                "{path} is {:?}",
-                result.pointer(path)
-            );
-        }
-        for path in &self.absent {
-            ensure!(result.pointer(path).is_none(), "{path} is {:?}", result.pointer(path));
-        }
-        Ok(())
-    }
-}
-
+/// `host.yaml`.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct HostFile {
     objects: Vec<Value>,
     error: Option<String>,
-    garbage: Option<String>,
+    answer: Option<String>,
 }
 
-/// The answer to a case: all of it.
+/// `expected.yaml` of a request: the whole answer, and what the policy did on the way.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Expected {
+struct Expected {
     accepted: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     message: Option<String>,
@@ -140,12 +52,21 @@ pub struct Expected {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    audit_annotations: Option<std::collections::BTreeMap<String, String>>,
-    /// How many lookups the policy made.
-    #[serde(default)]
-    lookups: usize,
+    audit_annotations: Option<BTreeMap<String, String>>,
+    /// What the policy looked up, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lookups: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     log: Vec<String>,
+}
+
+/// `expected.yaml` of settings.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectedOfSettings {
+    valid: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
 }
 
 /// All cases, by name.
@@ -177,25 +98,32 @@ fn folders(parent: &Path) -> Result<Vec<PathBuf>> {
 /// # Errors
 /// The manifest is not an object.
 pub fn create(mut manifest: Value, state: &Value) -> Result<Value> {
-    let text = |path: &str| manifest.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let api_version = text("/apiVersion");
-    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-    let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
-    let fields = manifest.as_object_mut().context("the manifest is not an object")?;
-    fields.remove("status");
+    manifest.as_object_mut().context("the manifest is not an object")?.remove("status");
     if state.is_object() {
         if manifest["metadata"]["annotations"].is_null() {
-            manifest["metadata"]["annotations"] = serde_json::json!({});
+            manifest["metadata"]["annotations"] = json!({});
         }
         manifest["metadata"]["annotations"]["stateful-failover/state"] = Value::from(state.to_string());
     }
-    Ok(serde_json::json!({
-        "kind": {"group": group, "version": version, "kind": kind},
-        "namespace": namespace, "name": name, "operation": "CREATE", "object": manifest,
-    }))
+    Ok(request("CREATE", manifest, None))
 }
 
-fn read_yaml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+/// The AdmissionRequest for an object.
+fn request(operation: &str, object: Value, old_object: Option<Value>) -> Value {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let api_version = text("/apiVersion");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let kind = json!({"group": group, "version": version, "kind": text("/kind")});
+    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+    let mut request = json!({"kind": kind, "namespace": namespace, "name": name, "operation": operation});
+    request["object"] = object;
+    if let Some(old_object) = old_object {
+        request["oldObject"] = old_object;
+    }
+    request
+}
+
+fn read_yaml<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     if !path.exists() {
         return Ok(None);
     }
@@ -203,41 +131,60 @@ fn read_yaml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     serde_yaml_ng::from_str(&text).map(Some).with_context(|| path.display().to_string())
 }
 
-fn read_settings(folder: &Path) -> Result<Option<Value>> {
-    let settings: Option<Value> = read_yaml(&folder.join("settings.yaml"))?;
-    match settings.as_ref().and_then(|settings| settings.get("from")).and_then(Value::as_str) {
-        Some(from) => {
-            let file: Value = read_yaml(&project(from))?.context("there are no such settings")?;
-            let at = settings.as_ref().and_then(|settings| settings.get("at")).and_then(Value::as_str);
-            Ok(Some(file.pointer(at.unwrap_or_default()).context("there are no settings at that place")?.clone()))
+/// `request.yaml`: an AdmissionRequest, or one of its short forms.
+fn read_request(folder: &Path) -> Result<Option<Value>> {
+    let Some(mut file) = read_yaml::<Value>(&folder.join("request.yaml"))? else { return Ok(None) };
+    let is_whole = file.get("operation").is_some();
+    let mut take = |key: &str| file.as_object_mut().and_then(|fields| fields.remove(key));
+    let merge_patch = take("mergePatch");
+    let of_testdata = |path: Value| -> Result<Value> {
+        let path = project("testdata").join(path.as_str().context("the name of a file is not a string")?);
+        read_yaml(&path)?.with_context(|| format!("{} does not exist", path.display()))
+    };
+    let mut full = if let Some(review) = take("from") {
+        of_testdata(review)?["request"].take()
+    } else if let Some(manifest) = take("manifest") {
+        create(of_testdata(manifest)?, &take("state").unwrap_or_default())?
+    } else if is_whole {
+        file
+    } else {
+        let state = take("state").unwrap_or_default();
+        match (take("object"), take("oldObject")) {
+            (Some(object), None) => create(object, &state)?,
+            (Some(object), old) => request("UPDATE", object, old),
+            (None, Some(old)) => request("UPDATE", old.clone(), Some(old)),
+            (None, None) => bail!("request.yaml has none of `operation`, `from`, `manifest`, `object` and `oldObject`"),
         }
-        None => Ok(settings),
+    };
+    if let Some(merge_patch) = merge_patch {
+        json_patch::merge(&mut full["object"], &merge_patch);
     }
+    Ok(Some(full))
+}
+
+/// `settings.yaml`: the settings, or a place where they are.
+fn read_settings(folder: &Path) -> Result<Option<Value>> {
+    let Some(settings) = read_yaml::<Value>(&folder.join("settings.yaml"))? else { return Ok(None) };
+    let Some(from) = settings.get("from").and_then(Value::as_str) else { return Ok(Some(settings)) };
+    let file: Value = read_yaml(&project(from))?.with_context(|| format!("{from} does not exist"))?;
+    let at = settings.get("at").and_then(Value::as_str).unwrap_or_default();
+    Ok(Some(file.pointer(at).with_context(|| format!("{from} has nothing at {at}"))?.clone()))
 }
 
 impl Case {
     fn read(name: String, folder: PathBuf) -> Result<Self> {
-        if let Some(mut report) = read_yaml::<Report>(&folder.join("report.json"))? {
-            let host = HostFile { objects: std::mem::take(&mut report.objects), ..HostFile::default() };
-            let request = std::mem::take(&mut report.request);
-            let settings = read_settings(&folder)?.unwrap_or_else(|| std::mem::take(&mut report.settings));
-            return Ok(Self { name, folder, request, settings, host, report: Some(report) });
-        }
-        let mut request: Value = read_yaml(&folder.join("request.yaml"))?.context("there is no request.yaml")?;
-        if let Some(manifest) = request.get("object").filter(|_| request.get("operation").is_none()) {
-            request = create(manifest.clone(), &request["state"])?;
-        } else if let Some(from) = request.get("from").and_then(Value::as_str) {
-            let review: Value = serde_json::from_str(&fs::read_to_string(project("testdata").join(from))?)?;
-            request = review["request"].clone();
-        } else if let Some(manifest) = request.get("manifest").and_then(Value::as_str) {
-            let manifest = read_yaml(&project("testdata").join(manifest))?.context("there is no such manifest")?;
-            request = create(manifest, &request["state"])?;
-        }
         let settings = read_settings(&folder)?;
+        if let Some(report) = read_yaml::<Report>(&folder.join("report.json"))? {
+            let Report { function, request, settings: reported, objects, want, .. } = report;
+            let request = Some(request).filter(|_| function == Function::Validate);
+            let host = HostFile { objects, ..HostFile::default() };
+            return Ok(Self { name, folder, request, settings: settings.unwrap_or(reported), host, want: Some(want) });
+        }
+        let request = read_request(&folder)?;
+        ensure!(settings.is_some() || request.is_some(), "the folder has neither request.yaml nor settings.yaml");
         ensure!(settings.is_some() || !name.starts_with("restore/"), "without settings there is nothing to restore");
-        let settings = settings.unwrap_or_default();
         let host = read_yaml(&folder.join("host.yaml"))?.unwrap_or_default();
-        Ok(Self { name, folder, request, settings, host, report: None })
+        Ok(Self { name, folder, request, settings: settings.unwrap_or_default(), host, want: None })
     }
 
     /// What lookups find.
@@ -245,12 +192,17 @@ impl Case {
         &self.host.objects
     }
 
+    /// Whether lookups find no objects, but fail.
+    pub fn fails_lookups(&self) -> bool {
+        self.host.error.is_some() || self.host.answer.is_some()
+    }
+
     fn host(&self) -> Arc<Host> {
-        let HostFile { objects, error, garbage } = self.host.clone();
-        let mut host = Host::new(objects);
-        host.error = error;
-        host.garbage = garbage;
-        Arc::new(host)
+        let HostFile { objects, error, answer } = self.host.clone();
+        Arc::new(match error.map(Err).or(answer.map(Ok)) {
+            Some(answer) => Host::fixed(answer),
+            None => Host::new(objects),
+        })
     }
 
     /// Runs the case: the answer must be the expected one, and what it makes of the object must be accepted as it is.
@@ -259,48 +211,57 @@ impl Case {
     /// # Errors
     /// The answers differ.
     pub fn run(&self, policy: &dyn Policy) -> Result<()> {
+        match &self.request {
+            Some(request) => self.run_request(policy, request),
+            None => self.run_settings(policy),
+        }
+    }
+
+    fn run_request(&self, policy: &dyn Policy, request: &Value) -> Result<()> {
         let host = self.host();
-        if let Some(report) = self.report.as_ref().filter(|report| report.function == "validate_settings") {
-            let message = policy.validate_settings(&self.settings)?;
-            ensure!(report.want.valid == Some(message.is_none()), "{message:?}");
-            let message = message.unwrap_or_default();
-            ensure!(
-                message.contains(report.want.message_has.as_deref().unwrap_or_default()),
-                "the message is {message:?}"
-            );
-            return Ok(());
-        }
-        let answer = policy.validate(&self.request, &self.settings, &host)?;
+        let answer = policy.validate(request, &self.settings, &host)?;
         answer.check_messages()?;
-        if let Some(report) = &self.report {
-            report.want.check(&answer, &self.request["object"])?;
+        let object = request.get("object").cloned().unwrap_or_default();
+        if let Some(want) = &self.want {
+            want.check(&answer, &object)?;
         }
-        let object = self.request.get("object").cloned().unwrap_or_default();
-        let actual = Expected::of(&answer, &object, &host)?;
-        let path = self.folder.join("expected.yaml");
-        if std::env::var_os("UPDATE_CASES").is_some() {
-            fs::write(&path, serde_yaml_ng::to_string(&actual)?)?;
-        }
-        let expected: Expected = read_yaml(&path)?.context("there is no expected.yaml")?;
-        ensure!(
-            actual == expected,
-            "the answer is\n{}expected\n{}",
-            serde_yaml_ng::to_string(&actual)?,
-            serde_yaml_ng::to_string(&expected)?
-        );
+        self.compare(&Expected::of(&answer, &object, &host)?)?;
         if answer.accepted {
-            let mut again = self.request.clone();
+            let mut again = request.clone();
             again["object"] = answer.apply(&object)?;
             let second = policy.validate(&again, &self.settings, &self.host())?;
             ensure!(second.accepted && second.mutated_object.is_none(), "not idempotent: {second:?}");
         }
         Ok(())
     }
+
+    fn run_settings(&self, policy: &dyn Policy) -> Result<()> {
+        let message = policy.validate_settings(&self.settings)?;
+        if let Some(message) = &message {
+            check_message(message)?;
+        }
+        if let Some(want) = &self.want {
+            want.check_settings(message.as_deref())?;
+        }
+        self.compare(&ExpectedOfSettings { valid: message.is_none(), message })
+    }
+
+    /// Holds the answer against `expected.yaml`, or writes it there.
+    fn compare<T: PartialEq + Serialize + DeserializeOwned>(&self, actual: &T) -> Result<()> {
+        let path = self.folder.join("expected.yaml");
+        let text = serde_yaml_ng::to_string(actual)?;
+        if std::env::var_os("UPDATE_CASES").is_some() {
+            fs::write(&path, &text)?;
+        }
+        let expected: T = read_yaml(&path)?.context("there is no expected.yaml")?;
+        ensure!(*actual == expected, "the answer is\n{text}expected\n{}", serde_yaml_ng::to_string(&expected)?);
+        Ok(())
+    }
 }
 
 impl Expected {
     fn of(answer: &Answer, object: &Value, host: &Host) -> Result<Self> {
-        // By way of text, of which every JSON is YAML: the two libraries hold numbers in different ways.
+        // By way of text, since any JSON is YAML: the two libraries hold numbers in different ways.
         let patch: serde_yaml_ng::Value = serde_yaml_ng::from_str(&serde_json::to_string(&answer.patch(object))?)?;
         Ok(Self {
             accepted: answer.accepted,
@@ -308,7 +269,7 @@ impl Expected {
             patch: patch.as_sequence().cloned().unwrap_or_default(),
             warnings: answer.warnings().to_vec(),
             audit_annotations: answer.audit_annotations.clone(),
-            lookups: host.lookups().len(),
+            lookups: host.lookups().iter().map(ToString::to_string).collect(),
             log: host.log(),
         })
     }

@@ -1,5 +1,6 @@
 //! What the host answers to the policy's lookups: the policy server's `kubernetes/get_resource`, on objects in memory.
 
+use std::fmt;
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
@@ -34,15 +35,27 @@ impl Lookup {
     }
 }
 
+/// `Kind namespace/name (fields)`, with `cached` where the host may answer from its cache.
+impl fmt::Display for Lookup {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, namespace, disable_cache, field_masks, .. } = self;
+        let namespace = namespace.iter().map(|namespace| format!("{namespace}/")).collect::<String>();
+        let fields = field_masks.as_deref().unwrap_or_default().join(", ");
+        let cached = if *disable_cache { "" } else { ", cached" };
+        write!(formatter, "{kind} {namespace}{name} ({fields}{cached})")
+    }
+}
+
+/// The host's answer to a lookup: the text of an object, or an error.
+pub type LookupResult = Result<String, String>;
+
 /// The cluster that the host is connected to.
 #[derive(Debug, Default)]
 pub struct Host {
     /// The objects there are.
     pub objects: Vec<Value>,
-    /// What the host says in place of an answer.
-    pub error: Option<String>,
-    /// What it sends in place of an object.
-    pub garbage: Option<String>,
+    /// The answer to every lookup, in place of what is in `objects`.
+    pub fixed: Option<LookupResult>,
     lookups: Mutex<Vec<Lookup>>,
     log: Mutex<Vec<String>>,
 }
@@ -51,6 +64,11 @@ impl Host {
     /// A host of these objects.
     pub fn new(objects: Vec<Value>) -> Self {
         Self { objects, ..Self::default() }
+    }
+
+    /// A host that answers every lookup with this.
+    pub fn fixed(answer: LookupResult) -> Self {
+        Self { fixed: Some(answer), ..Self::default() }
     }
 
     /// The lookups so far.
@@ -97,13 +115,12 @@ impl Host {
         self.log.lock().expect("no test panics while it holds the lock").push(line.to_owned());
     }
 
-    fn get_resource(&self, lookup: &Lookup) -> Result<String, String> {
+    fn get_resource(&self, lookup: &Lookup) -> LookupResult {
         self.lookups.lock().expect("no test panics while it holds the lock").push(lookup.clone());
-        if let Some(error) = &self.error {
-            return Err(format!("Callback evaluation failure: {error}"));
-        }
-        if let Some(garbage) = &self.garbage {
-            return Ok(garbage.clone());
+        match &self.fixed {
+            Some(Ok(text)) => return Ok(text.clone()),
+            Some(Err(error)) => return Err(format!("Callback evaluation failure: {error}")),
+            None => {}
         }
         match self.objects.iter().find(|object| lookup.is_for(object)) {
             Some(object) => Ok(masked(object, lookup.field_masks.as_deref()).to_string()),

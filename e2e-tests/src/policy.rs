@@ -38,26 +38,20 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// That what it says keeps to the convention for messages in CONTRIBUTING.md.
+    /// Holds the message and the warnings against the convention in CONTRIBUTING.md.
     ///
     /// # Errors
-    /// The first message that does not, and why.
+    /// The first one that breaks it, and how.
     pub fn check_messages(&self) -> Result<()> {
-        const MAX: usize = 400;
+        /// What the Kubernetes documentation on admission webhooks asks for, in characters.
         const MAX_WARNING: usize = 120;
-        for (text, max) in
-            self.message.iter().map(|text| (text, MAX)).chain(self.warnings().iter().map(|text| (text, MAX_WARNING)))
-        {
-            let is_list = text.contains("; and ") || text.matches("; ").count() > 2;
-            ensure!(text.chars().count() <= max || is_list, "longer than {max} characters: {text}");
-            ensure!(
-                !text.ends_with('.') && !text.contains(['\n', '\r']),
-                "a period at the end, or a line break: {text}"
-            );
+        for warning in self.warnings() {
+            ensure!(warning.chars().count() <= MAX_WARNING, "longer than {MAX_WARNING} characters: {warning}");
+            check_line(warning)?;
         }
         if let Some(message) = &self.message {
-            let names_object = message.contains('`');
-            ensure!(names_object, "names no object: {message}");
+            check_message(message)?;
+            ensure!(names_object(message), "names no object: {message}");
             ensure!(self.code == Some(422), "{message}: code {:?}", self.code);
         }
         Ok(())
@@ -98,6 +92,32 @@ impl Answer {
     pub fn warnings(&self) -> &[String] {
         self.warnings.as_deref().unwrap_or_default()
     }
+}
+
+/// Holds a message against the convention in CONTRIBUTING.md: one line without a period at its end, and at most 400 characters
+/// for each of its findings.
+///
+/// # Errors
+/// How it breaks the convention.
+pub fn check_message(message: &str) -> Result<()> {
+    const MAX: usize = 400;
+    let longest = message.split("; ").map(|part| part.chars().count()).max().unwrap_or_default();
+    let is_list = message.matches("; ").count() > 2;
+    ensure!(longest <= MAX && (is_list || message.chars().count() <= MAX), "longer than {MAX} characters: {message}");
+    check_line(message)
+}
+
+fn check_line(text: &str) -> Result<()> {
+    ensure!(!text.ends_with('.') && !text.contains(['\n', '\r']), "a period at the end, or a line break: {text}");
+    Ok(())
+}
+
+/// Whether a message says which object it is about, as Kind `namespace/name`.
+fn names_object(message: &str) -> bool {
+    let before_quotes = message.split('`').step_by(2);
+    before_quotes
+        .filter_map(|text| text.strip_suffix(' ')?.rsplit(|char: char| !char.is_alphanumeric()).next())
+        .any(|word| word.starts_with(char::is_uppercase))
 }
 
 /// Something that decides requests as the policy does.

@@ -29,7 +29,7 @@ impl Policy for Written {
         let response = String::from_utf8(Module::built().call("validate", payload.as_bytes(), host)?)?;
         let answer: Answer = serde_json::from_str(&response)?;
         // A browser has no host that fails.
-        if host.error.is_none() && host.garbage.is_none() {
+        if host.fixed.is_none() {
             let objects: Vec<&Value> = host.objects.iter().filter(|object| host.was_looked_up(object)).collect();
             let line = json!({
                 "request": request.to_string(),

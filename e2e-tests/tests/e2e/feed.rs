@@ -389,7 +389,7 @@ fn lookup_failures() {
     ] {
         let host = || {
             let mut host = Host::default();
-            host.error = Some(error.clone());
+            host.fixed = Some(Err(error.clone()));
             host
         };
         let (rejected, lookups) = evaluate(&work, &Value::Null, &json!({}), host);
@@ -412,7 +412,7 @@ fn lookup_failures() {
     for garbage in ["", "[]", "null", "{\"a\":", "\"x\""] {
         let host = || {
             let mut host = Host::default();
-            host.garbage = Some(garbage.to_owned());
+            host.fixed = Some(Ok(garbage.to_owned()));
             host
         };
         let (answer, _) = evaluate(&work, &Value::Null, &json!({}), host);

@@ -38,8 +38,8 @@ fn evaluate(request: &str, settings: &Value, session: Option<&str>) -> (Value, A
     let mut host = Host::default();
     for exchange in &exchanges {
         match &exchange.response {
-            Response::Success { payload } => host.garbage = Some(payload.clone()),
-            Response::Error { message } => host.error = Some(message.clone()),
+            Response::Success { payload } => host.fixed = Some(Ok(payload.clone())),
+            Response::Error { message } => host.fixed = Some(Err(message.clone())),
         }
     }
     let host = Arc::new(host);

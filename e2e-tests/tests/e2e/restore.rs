@@ -283,7 +283,7 @@ fn config_maps() {
     }
     let (answer, _) = policy::evaluate(&request, &settings(), || {
         let mut host = Host::default();
-        host.error = Some("configmaps is forbidden: Forbidden".to_owned());
+        host.fixed = Some(Err("configmaps is forbidden: Forbidden".to_owned()));
         host
     });
     assert_eq!(
