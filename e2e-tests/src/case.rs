@@ -10,12 +10,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::report::{Function, Report, Want};
 use crate::host::Host;
 use crate::policy::{Answer, Policy, check_message};
-use crate::project;
+use crate::{project, request};
 
 /// One case.
 pub struct Case {
@@ -93,36 +93,6 @@ fn folders(parent: &Path) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// The CREATE of a manifest as Karmada's execution controller sends it, with the state that `feed` wrote.
-///
-/// # Errors
-/// The manifest is not an object.
-pub fn create(mut manifest: Value, state: &Value) -> Result<Value> {
-    manifest.as_object_mut().context("the manifest is not an object")?.remove("status");
-    if state.is_object() {
-        if manifest["metadata"]["annotations"].is_null() {
-            manifest["metadata"]["annotations"] = json!({});
-        }
-        manifest["metadata"]["annotations"]["stateful-failover/state"] = Value::from(state.to_string());
-    }
-    Ok(request("CREATE", manifest, None))
-}
-
-/// The AdmissionRequest for an object.
-fn request(operation: &str, object: Value, old_object: Option<Value>) -> Value {
-    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    let api_version = text("/apiVersion");
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let kind = json!({"group": group, "version": version, "kind": text("/kind")});
-    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-    let mut request = json!({"kind": kind, "namespace": namespace, "name": name, "operation": operation});
-    request["object"] = object;
-    if let Some(old_object) = old_object {
-        request["oldObject"] = old_object;
-    }
-    request
-}
-
 fn read_yaml<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     if !path.exists() {
         return Ok(None);
@@ -134,25 +104,28 @@ fn read_yaml<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
 /// `request.yaml`: an AdmissionRequest, or one of its short forms.
 fn read_request(folder: &Path) -> Result<Option<Value>> {
     let Some(mut file) = read_yaml::<Value>(&folder.join("request.yaml"))? else { return Ok(None) };
-    let is_whole = file.get("operation").is_some();
-    let mut take = |key: &str| file.as_object_mut().and_then(|fields| fields.remove(key));
-    let merge_patch = take("mergePatch");
     let of_testdata = |path: Value| -> Result<Value> {
         let path = project("testdata").join(path.as_str().context("the name of a file is not a string")?);
         read_yaml(&path)?.with_context(|| format!("{} does not exist", path.display()))
     };
-    let mut full = if let Some(review) = take("from") {
-        of_testdata(review)?["request"].take()
-    } else if let Some(manifest) = take("manifest") {
-        create(of_testdata(manifest)?, &take("state").unwrap_or_default())?
+    let is_whole = file.get("operation").is_some();
+    let mut take = |key: &str| file.as_object_mut().and_then(|fields| fields.remove(key));
+    if let Some(review) = take("from") {
+        let mut request = of_testdata(review)?["request"].take();
+        json_patch::merge(&mut request, &file);
+        return Ok(Some(request));
+    }
+    let merge_patch = take("mergePatch");
+    let mut full = if let Some(manifest) = take("manifest") {
+        request::create(of_testdata(manifest)?, &take("state").unwrap_or_default())?
     } else if is_whole {
         file
     } else {
         let state = take("state").unwrap_or_default();
         match (take("object"), take("oldObject")) {
-            (Some(object), None) => create(object, &state)?,
-            (Some(object), old) => request("UPDATE", object, old),
-            (None, Some(old)) => request("UPDATE", old.clone(), Some(old)),
+            (Some(object), None) => request::create(object, &state)?,
+            (Some(object), Some(old)) => request::write(&object, &old),
+            (None, Some(old)) => request::write(&old, &old),
             (None, None) => bail!("request.yaml has none of `operation`, `from`, `manifest`, `object` and `oldObject`"),
         }
     };

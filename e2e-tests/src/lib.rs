@@ -6,7 +6,7 @@
 //! | [`policy`] | the policy behind one trait: the native core, and the module in the engine |
 //! | [`host`] | what the host answers to the policy's lookups |
 //! | [`recording`], [`replay`] | recorded failovers, and the API servers that they are replayed on |
-//! | [`case`] | the corpus of cases |
+//! | [`case`], [`request`] | the corpus of cases, and the requests that they are short forms of |
 //! | [`metadata`], [`size`] | the policy's metadata in the module, and what each crate costs there |
 
 pub mod case;
@@ -15,6 +15,7 @@ pub mod metadata;
 pub mod policy;
 pub mod recording;
 pub mod replay;
+pub mod request;
 pub mod size;
 
 use std::path::{Path, PathBuf};

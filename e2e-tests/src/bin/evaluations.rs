@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use e2e_tests::host::Host;
 use e2e_tests::policy::{Answer, Module, Policy};
 use e2e_tests::replay::{Replay, Sides};
-use e2e_tests::{case, project, recording};
+use e2e_tests::{case, project, recording, request};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
@@ -81,7 +81,7 @@ fn main() -> Result<()> {
     }
     for file in files("testdata/samples", "yaml")? {
         let manifest: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(&file)?)?;
-        let request = case::create(manifest, &Value::Null)?;
+        let request = request::create(manifest, &Value::Null)?;
         for example in std::fs::read_dir(project("examples"))? {
             let settings = example?.path().join("settings.yaml");
             if settings.exists() {

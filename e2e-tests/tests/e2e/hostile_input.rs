@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use e2e_tests::host::Host;
 use e2e_tests::policy::{self, Answer, Module};
+use e2e_tests::request;
 use serde_json::{Map, Value, json};
 
 const RESTORED: &str = "stateful-failover/restored";
@@ -32,41 +33,15 @@ fn rule(fields: Value) -> Value {
 }
 
 fn thing(spec: Value, annotations: Value) -> Value {
-    let mut object =
-        json!({"metadata": {"name": "n", "namespace": "ns", "annotations": {STATE: "{\"x\":\"job7\"}"}}, "spec": spec});
+    let mut object = json!({"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "n", "namespace": "ns", "annotations": {STATE: "{\"x\":\"job7\"}"}}, "spec": spec});
     object["metadata"]["annotations"].as_object_mut().unwrap().extend(annotations.as_object().unwrap().clone());
     object
 }
 
-fn request(object: &Value, old: &Value) -> Value {
-    json!({
-        "kind": {"group": "x.io", "version": "v1", "kind": "Thing"}, "name": "n", "namespace": "ns",
-        "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "object": object, "oldObject": old,
-    })
-}
-
 fn write(object: &Value, old: &Value, settings: &Value) -> Value {
-    let answer = evaluate(&request(object, old), settings);
+    let answer = evaluate(&request::write(object, old), settings);
     assert!(answer.accepted, "{:?}", answer.message);
     answer.apply(object).unwrap()
-}
-
-/// Patterns with anchors, which most people write, and several variables in one template: the field is kept.
-#[test]
-fn patterns_that_people_write() {
-    for (pattern, template, path) in [
-        ("^[a-z0-9]+$", "s3://b/{x}/latest", "s3://b/job7/latest"),
-        ("^(?:job|run)[0-9]+$", "{namespace}/{x}", "ns/job7"),
-        ("[a-z]+[0-9]|other", "{x}{x}", "job7job7"),
-    ] {
-        let settings = rules(json!([rule(json!({
-            "vars": {"x": {"state": "x", "pattern": pattern}}, "set": [{"path": "/spec/p", "template": template}],
-        }))]));
-        let created = write(&thing(json!({"a": 1}), json!({})), &Value::Null, &settings);
-        assert_eq!(created["spec"]["p"], json!(path));
-        let reverted = thing(json!({"a": 2}), json!({RESTORED: created["metadata"]["annotations"][RESTORED]}));
-        assert_eq!(write(&reverted, &created, &settings)["spec"], json!({"a": 2, "p": path}), "{pattern}");
-    }
 }
 
 /// A record of many entries on a large object is not worth more than a look.
@@ -93,7 +68,7 @@ fn forged_records() {
         let forged = thing(json!({"padding": padding, "p": "mine"}), json!({RESTORED: record.to_string()}));
         let honest = thing(json!({"padding": padding}), json!({}));
         for (object, old) in [(&forged, &Value::Null), (&honest, &forged), (&forged, &honest)] {
-            let answer = evaluate(&request(object, old), &settings);
+            let answer = evaluate(&request::write(object, old), &settings);
             let result = answer.apply(object).unwrap();
             let text = result["spec"]["p"].as_str().unwrap_or_default();
             assert!(["", "mine", "job7"].contains(&text), "{record}: {text}");
@@ -103,60 +78,13 @@ fn forged_records() {
     }
 }
 
-/// A value that the rule rejects is not put back either, whatever a record says.
-#[test]
-fn records_of_rejected_values() {
-    let settings = rules(json!([rule(json!({
-        "vars": {"x": {"state": "x", "reject": ["zero"]}}, "set": [{"path": "/spec/p", "template": "b/{x}"}],
-    }))]));
-    let record = |value: &str| json!({"r": {"/spec/p": {"set": value}}}).to_string();
-    for (value, is_kept) in [("b/zero", false), ("b/job6", true), ("b/a/b", false)] {
-        let old = thing(json!({"p": value}), json!({RESTORED: record(value)}));
-        let result = write(&thing(json!({}), json!({})), &old, &settings);
-        assert_eq!(result["spec"].get("p").is_some(), is_kept, "{value}");
-    }
-}
-
-/// A person removes what the restored field is a part of: it is not made again for the field's sake.
-#[test]
-fn a_removed_parent_stays_removed() {
-    let settings = rules(json!([rule(json!({"set": [{"path": "/spec/job/p", "template": "{x}"}]}))]));
-    let created = write(&thing(json!({"job": {"jar": "j"}}), json!({})), &Value::Null, &settings);
-    let removed = thing(json!({"other": 1}), json!({RESTORED: created["metadata"]["annotations"][RESTORED]}));
-    let result = write(&removed, &created, &settings);
-    assert_eq!(result["spec"], json!({"other": 1}));
-    assert_eq!(result["metadata"]["annotations"].get(RESTORED), None);
-    // What the rule made itself is made again.
-    let created = write(&thing(json!({"other": 1}), json!({})), &Value::Null, &settings);
-    assert_eq!(write(&removed, &created, &settings)["spec"], json!({"other": 1, "job": {"p": "job7"}}));
-}
-
-/// What a rule has written makes no other rule apply, by no way: all look at the object as it would be without them.
-#[test]
-fn rules_do_not_see_one_another() {
-    let writes = rule(json!({"name": "a", "set": [
-        {"path": "/spec/p", "value": "v"}, {"path": "/metadata/labels/l", "value": "v"},
-    ]}));
-    for other in [
-        json!({"match": {"apiGroups": ["x.io"], "kinds": ["Thing"], "conditions": [{"path": "/spec/p", "exists": true}]}}),
-        json!({"match": {"apiGroups": ["x.io"], "kinds": ["Thing"], "labelSelector": {"matchLabels": {"l": "v"}}}}),
-        json!({"vars": {"l": {"state": "l"}}}),
-        json!({"vars": {"l": {"field": "/spec/p"}}}),
-    ] {
-        let mut second = rule(json!({"name": "b", "set": [{"path": "/spec/q", "value": 1}]}));
-        second.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
-        // Idempotence is checked by each evaluation.
-        let result = write(&thing(json!({"z": 0}), json!({})), &Value::Null, &rules(json!([writes, second])));
-        assert_eq!(result["spec"], json!({"p": "v", "z": 0}), "{other}");
-    }
-}
-
 /// A record that no API server would take is an error before anything is written.
 #[test]
 fn records_have_an_end() {
     let settings =
         rules(json!([rule(json!({"remove": ["/spec/data"], "set": [{"path": "/spec/p", "template": "{x}"}]}))]));
-    let answer = evaluate(&request(&thing(json!({"data": "x".repeat(300_000)}), json!({})), &Value::Null), &settings);
+    let answer =
+        evaluate(&request::write(&thing(json!({"data": "x".repeat(300_000)}), json!({})), &Value::Null), &settings);
     let message = answer.message.unwrap();
     assert!(
         message.starts_with("restore: Thing `ns/n`: the annotation `stateful-failover/restored` would have 3000"),
@@ -164,7 +92,7 @@ fn records_have_an_end() {
     );
     assert!(message.ends_with("replace or remove smaller parts of the object"), "{message}");
     let others = thing(json!({"data": "x".repeat(100_000)}), json!({"note": "x".repeat(200_000)}));
-    assert!(!evaluate(&request(&others, &Value::Null), &settings).accepted, "other annotations count");
+    assert!(!evaluate(&request::write(&others, &Value::Null), &settings).accepted, "other annotations count");
 }
 
 /// Denials are short, whatever they are about, and quote with escapes.
@@ -233,8 +161,7 @@ fn private_keys_of_the_json_library() {
         let odd = json!({"odd": 1}).to_string().replace("\"odd\":1", &format!("{}:{}", json!(key), json!(value)));
         let settings = rules(json!([rule(json!({"set": [{"path": "/spec/p", "template": "{x}"}]}))]));
         let payload = |text: &str| text.replace("\"ODD\"", &odd);
-        let restored =
-            json!({"request": request(&thing(json!({"z": "ODD"}), json!({})), &Value::Null), "settings": settings});
+        let restored = json!({"request": request::write(&thing(json!({"z": "ODD"}), json!({})), &Value::Null), "settings": settings});
         let stored = json!({"metadata": {"name": "x", "annotations": {"a": "b"}}, "spec": {"clusters": [{"name": "a"}], "odd": "ODD",
             "failover": {"application": {"statePreservation": {"rules": [{"aliasLabelName": "job", "jsonPath": "{.job}"}]}}}},
             "status": {"aggregatedStatus": [{"clusterName": "a", "status": {"job": "j", "odd": "ODD"}}]}});
@@ -277,24 +204,5 @@ fn terminating_objects_pass_unparsed() {
             "{{\"request\":{{\"kind\":{{\"group\":\"work.karmada.io\",\"kind\":\"{kind}\"}},\"operation\":\"UPDATE\",\"object\":{object}}}}}"
         );
         assert!(call(&request).starts_with("{\"accepted\":true"));
-    }
-}
-
-/// State that the template once had itself goes when the user removes it; state that this policy wrote stays.
-#[test]
-fn state_of_the_template() {
-    let work = |metadata: Value| {
-        json!({
-            "metadata": {"annotations": {"clusterresourcebinding.karmada.io/name": "b"}, "namespace": "karmada-es-m"},
-            "spec": {"workload": {"manifests": [{"apiVersion": "x.io/v1", "kind": "Thing", "metadata": metadata}]}},
-        })
-    };
-    let binding = json!({"apiVersion": "work.karmada.io/v1alpha2", "kind": "ClusterResourceBinding", "metadata": {"name": "b"}, "spec": {}});
-    for (labels, is_kept) in [(json!({}), false), (json!({"stateful-failover/type": "move"}), true)] {
-        let old = work(json!({"name": "n", "labels": labels, "annotations": {STATE: "{\"x\":\"1\"}"}}));
-        let request = json!({"kind": {"group": "work.karmada.io", "kind": "Work"}, "operation": "UPDATE", "namespace": "karmada-es-m",
-            "name": "w", "object": work(json!({"name": "n"})), "oldObject": old});
-        let (answer, _) = policy::evaluate(&request, &json!({}), || Host::new(vec![binding.clone()]));
-        assert_eq!(answer.mutated_object.is_some(), is_kept);
     }
 }
