@@ -4,7 +4,7 @@ CARGO ?= cargo
 CLIPPY := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/clippy-rustc.sh $(CARGO)
 # With both shells: on this machine they are but code to check.
 EVERYTHING := --locked --workspace --features stateful-failover/playground
-ANNOTATE ?= $(CARGO) run --locked --quiet --package e2e-tests --bin annotate --
+ANNOTATE ?= $(CARGO) run --locked --quiet --package publish --bin annotate --
 export PREINITIALIZE ?= $(CARGO) run --locked --quiet --package e2e-tests --bin preinitialize --
 SOURCES := $(shell find src regex-lite-as-regex -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock tools/build-policy.sh
 ARGS ?=

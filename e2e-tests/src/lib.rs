@@ -7,11 +7,10 @@
 //! | [`host`] | what the host answers to the policy's lookups |
 //! | [`recording`], [`replay`] | recorded failovers, and the API servers that they are replayed on |
 //! | [`case`], [`request`] | the corpus of cases, and the requests that they are short forms of |
-//! | [`metadata`], [`size`] | the policy's metadata in the module, and what each crate costs there |
+//! | [`size`] | what each crate costs in the module |
 
 pub mod case;
 pub mod host;
-pub mod metadata;
 pub mod policy;
 pub mod recording;
 pub mod replay;

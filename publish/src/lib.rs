@@ -1,7 +1,10 @@
-//! Pushes the annotated module to an OCI registry as Kubewarden does, and pulls it back.
+//! What `kwctl` does for a release, where it is not installed: writes the metadata into the module, and pushes it to an OCI
+//! registry.
 //!
 //! Source: `kubewarden/adm-controller`, `crates/policy-fetcher/src/registry`: one layer with the module, an empty
 //! configuration, and the policy's annotations on the manifest.
+
+pub mod policy_metadata;
 
 use std::collections::BTreeMap;
 

@@ -6,10 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e_tests::metadata;
 use e2e_tests::policy::{Module, Policy};
 use e2e_tests::{install_commands, project};
-use publish::{Access, pull};
+use publish::{Access, policy_metadata, pull};
 use serde_json::Value;
 
 /// Debian's docker-registry, with its storage in a folder of its own; it ends with the test.
@@ -107,7 +106,7 @@ async fn publish_pull_run() {
     let annotations = manifest.annotations.unwrap_or_default();
     assert_eq!(annotations.get("io.kubewarden.policy.title").map(String::as_str), Some("stateful-failover"));
 
-    let pulled = metadata::read(&module).unwrap();
+    let pulled = policy_metadata::read(&module).unwrap();
     assert_eq!(pulled.protocol_version.as_deref(), Some("v1"));
     let request = std::fs::read_to_string(project("e2e-tests/kwctl/binding-eviction.json")).unwrap();
     let request: Value = serde_json::from_str(&request).unwrap();

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use e2e_tests::metadata::{ContextAwareResource, Metadata, Rule};
 use e2e_tests::policy::{Module, Policy};
 use e2e_tests::project;
 use k8s_openapi::api::admissionregistration::v1::{MatchCondition, MutatingWebhookConfiguration, RuleWithOperations};
@@ -15,6 +14,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use publish::policy_metadata::{ContextAwareResource, Metadata, Rule};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -3,10 +3,11 @@
 use std::fs;
 use std::sync::Arc;
 
-use e2e_tests::metadata::{self, ContextAwareResource, Metadata, annotate, imports};
 use e2e_tests::policy::{self, Module, Policy};
 use e2e_tests::{project, size};
+use publish::policy_metadata::{self, ContextAwareResource, Metadata, PROTOCOL_VERSION, annotate};
 use serde_json::{Value, json};
+use wasmparser::{Parser, Payload};
 
 fn module() -> Vec<u8> {
     fs::read(project("policy.wasm")).unwrap()
@@ -16,10 +17,24 @@ fn policy_metadata() -> Metadata {
     Metadata::parse(&fs::read_to_string(project("policy-metadata.yml")).unwrap()).unwrap()
 }
 
+/// What the module imports: namespace and name.
+fn imports(module: &[u8]) -> Vec<(String, String)> {
+    let mut imports = Vec::new();
+    for payload in Parser::new(0).parse_all(module) {
+        if let Payload::ImportSection(section) = payload.unwrap() {
+            for import in section.into_imports() {
+                let import = import.unwrap();
+                imports.push((import.module.to_owned(), import.name.to_owned()));
+            }
+        }
+    }
+    imports
+}
+
 /// No clock, no files, no randomness: nothing but waPC. Source: design of the waPC protocol, `wapc-guest`.
 #[test]
 fn imports_only_wapc_functions() {
-    let imports = imports(&module()).unwrap();
+    let imports = imports(&module());
     assert!(!imports.is_empty());
     for (namespace, name) in imports {
         assert_eq!(namespace, "wapc", "{name}");
@@ -53,14 +68,14 @@ fn the_size_has_a_budget() {
 #[test]
 fn answers_the_protocol_version() {
     let answer = Module::built().call("protocol_version", b"", &Arc::default()).unwrap();
-    assert_eq!(String::from_utf8(answer).unwrap(), "\"v1\"");
+    assert_eq!(serde_json::from_slice::<String>(&answer).unwrap(), PROTOCOL_VERSION);
 }
 
 #[test]
 fn metadata_is_written_and_read_back() {
-    let metadata = policy_metadata().annotated("v1", "# Usage");
+    let metadata = policy_metadata().annotated("# Usage");
     let annotated = annotate(&module(), &metadata).unwrap();
-    assert_eq!(metadata::read(&annotated).unwrap(), metadata);
+    assert_eq!(policy_metadata::read(&annotated).unwrap(), metadata);
     assert_eq!(annotate(&annotated, &metadata).unwrap(), annotated, "a section of its own is replaced");
     Module::load(&annotated).unwrap();
 }
@@ -68,12 +83,8 @@ fn metadata_is_written_and_read_back() {
 /// The artifact that is published, made by `make annotated-policy.wasm` (with `kwctl`, where it is there).
 #[test]
 fn the_annotated_module_has_this_projects_metadata() {
-    let annotated = metadata::read(&fs::read(project("annotated-policy.wasm")).unwrap()).unwrap();
-    let mut expected = policy_metadata();
-    expected.protocol_version = Some("v1".to_owned());
-    expected
-        .annotations
-        .insert("io.kubewarden.policy.usage".to_owned(), fs::read_to_string(project("README.md")).unwrap());
+    let annotated = policy_metadata::read(&fs::read(project("annotated-policy.wasm")).unwrap()).unwrap();
+    let expected = policy_metadata().annotated(&fs::read_to_string(project("README.md")).unwrap());
     let mut annotated_without_tool = annotated;
     annotated_without_tool.annotations.remove("io.kubewarden.kwctl");
     assert_eq!(annotated_without_tool, expected);

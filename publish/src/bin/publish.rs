@@ -3,18 +3,11 @@
 //! Usage: `publish MODULE METADATA REFERENCE`. A registry on this machine is reached with plain HTTP. Credentials come from
 //! `REGISTRY_USER` and `REGISTRY_PASSWORD`.
 
-use std::collections::BTreeMap;
 use std::env;
 
 use anyhow::{Context, Result, bail};
+use publish::policy_metadata::Metadata;
 use publish::{Access, push};
-use serde::Deserialize;
-
-/// As much of policy-metadata.yml as goes to the registry.
-#[derive(Deserialize)]
-struct Metadata {
-    annotations: BTreeMap<String, String>,
-}
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -24,7 +17,7 @@ async fn main() -> Result<()> {
     };
     let module = std::fs::read(module).with_context(|| module.clone())?;
     let metadata = std::fs::read_to_string(metadata).with_context(|| metadata.clone())?;
-    let Metadata { mut annotations } = serde_yaml_ng::from_str(&metadata).context("the metadata can't be read")?;
+    let Metadata { mut annotations, .. } = Metadata::parse(&metadata).context("the metadata can't be read")?;
     // As kwctl does: an annotation of several lines is left out of the manifest.
     annotations.retain(|_, value| !value.contains('\n'));
     let host = reference.split(['/', ':']).next().unwrap_or_default();

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use wasm_encoder::{CustomSection, Encode, Section};
 use wasmparser::{Parser, Payload};
 
+/// What a module answers to `protocol_version`, and `kwctl annotate` writes into the metadata.
+/// Source: `kubewarden/policy-sdk-rust`, `protocol_version_guest`.
+pub const PROTOCOL_VERSION: &str = "v1";
 /// Name of the section.
 pub const SECTION: &str = "io.kubewarden.metadata";
 /// Annotation that holds the README.
@@ -92,10 +95,10 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// What the module answers to `protocol_version`, and the README, are part of the annotated metadata.
+    /// The metadata with what the annotation adds: the protocol version and the README.
     #[must_use]
-    pub fn annotated(mut self, protocol_version: &str, readme: &str) -> Self {
-        self.protocol_version = Some(protocol_version.to_owned());
+    pub fn annotated(mut self, readme: &str) -> Self {
+        self.protocol_version = Some(PROTOCOL_VERSION.to_owned());
         self.annotations.insert(USAGE.to_owned(), readme.to_owned());
         self
     }
@@ -146,21 +149,4 @@ pub fn read(module: &[u8]) -> Result<Metadata> {
         }
     }
     None.context(format!("the module has no section `{SECTION}`"))
-}
-
-/// What the module imports: namespace and name.
-///
-/// # Errors
-/// It is not a module.
-pub fn imports(module: &[u8]) -> Result<Vec<(String, String)>> {
-    let mut imports = Vec::new();
-    for payload in Parser::new(0).parse_all(module) {
-        if let Payload::ImportSection(section) = payload? {
-            for import in section.into_imports() {
-                let import = import?;
-                imports.push((import.module.to_owned(), import.name.to_owned()));
-            }
-        }
-    }
-    Ok(imports)
 }
