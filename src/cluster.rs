@@ -3,8 +3,8 @@
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::karmada::ObjectReference;
-use crate::{json, messages, metadata};
+use crate::object_reference::{ObjectReference, group};
+use crate::{json, metadata};
 
 /// Which object to read, and which parts of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,11 +24,8 @@ pub struct Get<'a> {
 impl Get<'_> {
     /// Whether `candidate` is the object.
     pub fn is_for(&self, candidate: &Value) -> bool {
-        let reference = ObjectReference::of(candidate);
         candidate.get("apiVersion").and_then(Value::as_str) == Some(self.api_version)
-            && reference.kind == self.kind
-            && reference.namespace == self.namespace.unwrap_or_default()
-            && reference.name == self.name
+            && ObjectReference::of(candidate) == self.reference()
     }
 
     /// The object in the answer to the lookup, as far as it was asked for.
@@ -42,9 +39,10 @@ impl Get<'_> {
         json::read(answer, &fields).map_err(|error| LookupError::Garbage(error.to_string()))
     }
 
-    /// Kind and name for messages: ``ConfigMap `flink-dr/latest` ``.
-    pub fn describe(&self) -> String {
-        messages::describe(self.kind, self.namespace.unwrap_or_default(), self.name)
+    /// The object's kind and name.
+    pub fn reference(&self) -> ObjectReference<'_> {
+        let namespace = self.namespace.unwrap_or_default();
+        ObjectReference { group: group(self.api_version), kind: self.kind, namespace, name: self.name }
     }
 }
 

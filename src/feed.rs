@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::cluster::{Cluster, Get, LookupError};
 use crate::history::{HISTORY_ANNOTATION, History, MoveType, Phase, Record};
-use crate::karmada::{self, BINDING_API_VERSION, Binding, BindingReference, ObjectReference, PurgeMode, Work};
+use crate::karmada::{self, BINDING_API_VERSION, Binding, BindingReference, PurgeMode, Work};
 use crate::labels::{is_label_value, is_qualified_name};
-use crate::messages::{self, chain, quote, warning};
+use crate::messages::{chain, quote, warning};
 use crate::metadata::{self, MetadataError};
+use crate::object_reference::ObjectReference;
 use crate::request::Request;
 use crate::settings::{FeedSettings, OnLookupFailure};
 use crate::state::{self, FROM_LABEL, PREFIX, STATE_ANNOTATION, State, TYPE_LABEL};
@@ -79,12 +80,12 @@ pub fn review(
             Err((reference, error)) => (reference, error),
         },
         Ok(Err(why_not)) => return (Verdict::accept().with_note(why_not), Owner::None),
-        Err(error) => (describe(&reference), error),
+        Err(error) => (reference.to_string(), error),
     };
     let problem = format!("cannot read {reference}: {error}");
     let verdict = match settings.on_lookup_failure {
         OnLookupFailure::Reject => {
-            Verdict::deny(format!("{problem}; {} is held back; Karmada will retry", request.describe()))
+            Verdict::deny(format!("{problem}; {} is held back; Karmada will retry", request.reference()))
         }
         OnLookupFailure::Accept => {
             warnings.push(warning(&format!("state not fed: {problem}")));
@@ -124,7 +125,7 @@ fn find_requirer(
         return Ok(None);
     }
     let reference = BindingReference::new(namespace, name);
-    get_binding(&reference, cluster).map_err(|error| (describe(&reference), error))
+    get_binding(&reference, cluster).map_err(|error| (reference.to_string(), error))
 }
 
 fn get_binding(reference: &BindingReference<'_>, cluster: &impl Cluster) -> Result<Option<Value>, LookupError> {
@@ -141,10 +142,6 @@ fn get_binding(reference: &BindingReference<'_>, cluster: &impl Cluster) -> Resu
         }
         binding => Ok(binding),
     }
-}
-
-fn describe(reference: &BindingReference<'_>) -> String {
-    messages::describe(reference.kind, reference.namespace.unwrap_or_default(), reference.name)
 }
 
 /// State that goes into a Work.

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::collected;
 use crate::json::Fields;
-use crate::messages::describe;
 use crate::metadata;
+use crate::object_reference::ObjectReference;
 
 /// API group of PropagationPolicy and ClusterPropagationPolicy.
 pub const POLICY_GROUP: &str = "policy.karmada.io";
@@ -278,48 +278,6 @@ impl<'a> Binding<'a> {
     }
 }
 
-/// Kind and name of the resource that a binding propagates, or of a manifest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ObjectReference<'a> {
-    /// API group, empty for the core group. The version is left out: a manifest is the same object in each.
-    pub group: &'a str,
-    /// PascalCase.
-    pub kind: &'a str,
-    /// Empty for cluster-scoped kinds.
-    pub namespace: &'a str,
-    /// Name of the object.
-    pub name: &'a str,
-}
-
-impl<'a> ObjectReference<'a> {
-    /// The reference in `{apiVersion, kind, namespace, name}`.
-    pub fn new(reference: &'a Value) -> Self {
-        Self {
-            group: group(text(reference, "apiVersion")),
-            kind: text(reference, "kind"),
-            namespace: text(reference, "namespace"),
-            name: text(reference, "name"),
-        }
-    }
-
-    /// The reference of a whole object.
-    pub fn of(object: &'a Value) -> Self {
-        let metadata = object.get("metadata").unwrap_or(&Value::Null);
-        Self {
-            group: group(text(object, "apiVersion")),
-            kind: text(object, "kind"),
-            namespace: text(metadata, "namespace"),
-            name: text(metadata, "name"),
-        }
-    }
-}
-
-impl fmt::Display for ObjectReference<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&describe(self.kind, self.namespace, self.name))
-    }
-}
-
 /// An item of `spec.gracefulEvictionTasks`.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a>(&'a Value);
@@ -422,6 +380,13 @@ pub struct BindingReference<'a> {
     pub permanent_id_label: &'static str,
 }
 
+impl fmt::Display for BindingReference<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, namespace, name, .. } = *self;
+        ObjectReference { group: WORK_GROUP, kind, namespace: namespace.unwrap_or_default(), name }.fmt(f)
+    }
+}
+
 /// A Work: the manifests that go to one cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Work<'a>(&'a Value);
@@ -506,9 +471,4 @@ fn names(items: Option<&Value>) -> Vec<&str> {
 
 fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The group of an apiVersion: `apps/v1` -> `apps`, `v1` -> empty.
-pub fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
 }

@@ -39,7 +39,7 @@
 //! | [`history`], [`state`] | what the policy remembers of a move, on the binding and on the workload |
 //! | [`jsonpath`] | the dialects that state rules are written in |
 //! | [`settings`], [`workload_match`], [`request`], [`json`], [`cluster`], [`verdict`], [`messages`] | what goes in and what comes out |
-//! | [`metadata`], [`labels`] | labels and annotations, and what is valid in them |
+//! | [`object_reference`], [`metadata`], [`labels`] | kind and name of an object, labels and annotations, and what is valid in them |
 //! | [`rehearsal`] | a model of Karmada's controllers, for the tools that show a failover before it happens |
 //! | `guest`, `playground` | the shells: the waPC engine's, and the browser's |
 
@@ -62,6 +62,7 @@ pub mod labels;
 pub mod lint;
 pub mod messages;
 pub mod metadata;
+pub mod object_reference;
 #[cfg(feature = "playground")]
 pub mod playground;
 pub mod preserve;
@@ -83,6 +84,7 @@ use serde_json::Value;
 use json::{Fields, NotRead};
 use karmada::{POLICY_GROUP, WORK_GROUP};
 use messages::chain;
+use object_reference::ObjectReference;
 use request::RequestError;
 
 /// The map or set of these entries. `collect` would sort them first, and bring a sort of 5 KB into the module for every type.
@@ -156,7 +158,7 @@ pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Clust
     };
     let verdict = verdict.unwrap_or_else(|error| match error {
         _ if request.is_terminating() => Verdict::accept(),
-        error => Verdict::deny(format!("{}: {}", request.describe(), chain(&error))),
+        error => Verdict::deny(format!("{}: {}", request.reference(), chain(&error))),
     });
     verdict.limited()
 }
@@ -221,7 +223,7 @@ pub fn review(
     cluster: &impl Cluster,
 ) -> Verdict {
     match Stage::of(request) {
-        Stage::Lint => lint::review(object, old, &request.describe(), settings),
+        Stage::Lint => lint::review(object, old, &request.reference().to_string(), settings),
         Stage::Preserve => review_binding(object, old, settings),
         Stage::Feed => review_work(request, object, old, settings, cluster),
         Stage::Restore => restore::review(request, object, old, &settings.restore, cluster),
@@ -256,7 +258,7 @@ fn review_work(
         Outcome::Mutate(fed) => fed,
         _ => work,
     };
-    let is_resource = |reference: karmada::ObjectReference<'_>| owner.propagates(reference);
+    let is_resource = |reference: ObjectReference<'_>| owner.propagates(reference);
     match restore::work::carry_out_in(fed, old, is_resource, &settings.restore, cluster) {
         Ok(mut restoration) => {
             if let Some(restored) = restoration.object {
@@ -268,11 +270,7 @@ fn review_work(
             verdict.warnings.append(&mut restoration.warnings);
             verdict.notes.append(&mut restoration.notes);
         }
-        Err(mut failure) => {
-            failure.workload = format!("{} in {}", failure.workload, request.describe());
-            let audit_annotations = [("restore", format!("{} failed", failure.what()))].into();
-            verdict = Verdict { audit_annotations, ..Verdict::deny(failure.to_string()) };
-        }
+        Err(failure) => verdict = failure.into_verdict(Some(request.reference())),
     }
     verdict
 }

@@ -6,9 +6,10 @@ use serde_json::Value;
 use crate::interpreted_kinds::{Interpretation, shipped, shipped_reflection};
 use crate::json::Fields;
 use crate::jsonpath::{JsonPath, JsonPathError};
-use crate::karmada::{self, Failover, FailoverType, ObjectReference, PurgeMode, StatePreservationRule};
+use crate::karmada::{self, Failover, FailoverType, PurgeMode, StatePreservationRule};
 use crate::messages::{MAX_WARNING, chain, listed, quote, warning};
 use crate::metadata;
+use crate::object_reference::{ObjectReference, group};
 use crate::settings::{InterpretedKind, Level, Settings, alias_problem};
 use crate::verdict::Verdict;
 
@@ -324,7 +325,7 @@ impl<'a> SelectedKind<'a> {
     }
 
     fn is_stateless(&self) -> bool {
-        let group = karmada::group(self.api_version);
+        let group = group(self.api_version);
         karmada::is_stateless(ObjectReference { group, kind: self.kind, namespace: "", name: "" })
     }
 

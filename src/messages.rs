@@ -1,4 +1,4 @@
-//! The parts of messages: quotations, objects, lists and causes. CONTRIBUTING.md has the convention.
+//! The parts of messages: quotations, lists and causes. CONTRIBUTING.md has the convention.
 
 use std::fmt::Write as _;
 
@@ -15,13 +15,12 @@ pub fn warning(text: &str) -> String {
 
 /// `text` in backticks for a message: escaped, and cut with `…` at 80 characters. Messages never hold whole payloads.
 pub fn quote(text: &str) -> String {
-    format!("`{}`", cut(&escape(text), MAX_QUOTE))
+    format!("`{}`", shown(text))
 }
 
-/// An object for a message: ``Kind `namespace/name` ``, or without a namespace ``Kind `name` ``.
-pub fn describe(kind: &str, namespace: &str, name: &str) -> String {
-    let separator = if namespace.is_empty() { "" } else { "/" };
-    format!("{} {}", cut(&escape(kind), MAX_QUOTE), quote(&format!("{namespace}{separator}{name}")))
+/// `text` as [`quote`] has it, without the backticks.
+pub(crate) fn shown(text: &str) -> String {
+    cut(&escape(text), MAX_QUOTE)
 }
 
 fn escape(text: &str) -> String {

@@ -75,11 +75,8 @@ pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings)
         done: Vec::new(),
     };
     if !preservation.is_readable {
-        let text = format!(
-            "{}: {} is not a history that this version can read, and stays as it is",
-            view.resource(),
-            HISTORY_ANNOTATION
-        );
+        let resource = view.resource();
+        let text = format!("{resource}: cannot read {HISTORY_ANNOTATION}, it is kept; use the version that wrote it");
         preservation.warnings.push(warning(&text));
     }
     preservation.run(&tasks, moved_from);

@@ -18,9 +18,10 @@ use thiserror::Error;
 
 use crate::cluster::{Cluster, Get, LookupError};
 use crate::jsonpath::JsonPath;
-use crate::karmada::{self, BINDING_API_VERSION, Binding, BindingReference, FailoverType, ObjectReference, PurgeMode};
+use crate::karmada::{self, BINDING_API_VERSION, Binding, BindingReference, FailoverType, PurgeMode};
 use crate::labels::is_label_value;
 use crate::messages::quote;
+use crate::object_reference::{ObjectReference, group};
 use crate::verdict::{Outcome, Verdict};
 use crate::{Request, Settings, evaluate, metadata};
 
@@ -388,7 +389,7 @@ pub fn injected_state(binding: &Value, cluster: &str) -> Option<Map<String, Valu
 fn request(object: Value, old: Value) -> Value {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let api_version = text("apiVersion");
-    let group = karmada::group(api_version);
+    let group = group(api_version);
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let metadata = |key: &str| object.pointer(&format!("/metadata/{key}")).cloned().unwrap_or(Value::from(""));
     json!({

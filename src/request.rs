@@ -6,7 +6,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::json::{self, Document, Fields, JsonError, Scanner};
-use crate::messages::describe;
+use crate::object_reference::ObjectReference;
 
 /// Why the request could not be read.
 #[derive(Debug, Error)]
@@ -146,10 +146,10 @@ impl<'a> Request<'a> {
         json::read(text, fields).map(Some).map_err(|cause| RequestError::Object { field: "oldObject", cause })
     }
 
-    /// Kind and name for messages: ``Work `karmada-es-member1/web` ``.
-    pub fn describe(&self) -> String {
-        let name = if self.name.is_empty() { "(unnamed)" } else { self.name.as_ref() };
-        describe(&self.kind.kind, &self.namespace, name)
+    /// Kind and name of the object.
+    pub fn reference(&self) -> ObjectReference<'_> {
+        let GroupVersionKind { group, kind, .. } = &self.kind;
+        ObjectReference { group, kind, namespace: &self.namespace, name: &self.name }
     }
 }
 

@@ -21,9 +21,9 @@ use thiserror::Error;
 use crate::cluster::{Cluster, LookupError};
 use crate::collected;
 use crate::json::Fields;
-use crate::karmada::ObjectReference;
 use crate::messages::{chain, quote, warning};
 use crate::metadata::{self, MetadataError};
+use crate::object_reference::ObjectReference;
 use crate::request::Request;
 use crate::verdict::Verdict;
 use place::{EditError, MAX_PLACES};
@@ -39,7 +39,7 @@ pub const SKIP_ANNOTATION: &str = "stateful-failover/skip";
 enum RuleError {
     #[error("variable `{name}` is {}, expected {expected}{}; check {remedy}", quote(.value), if *.is_rejected { " and not listed in `reject`" } else { "" })]
     Invalid { name: String, value: String, expected: String, is_rejected: bool, remedy: String },
-    #[error("variable `{name}` has no value ({why}) and `onMissing` is Reject")]
+    #[error("variable `{name}` has no value ({why}) and `onMissing` is Reject; provide it, or write `onMissing: Skip`")]
     Missing { name: String, why: String },
     #[error("cannot read {object}")]
     Lookup {
@@ -47,9 +47,9 @@ enum RuleError {
         #[source]
         cause: LookupError,
     },
-    #[error("`{{{name}}}` has no value: {}", if .name == "name" { "the object has a generateName and no name yet" } else { "the object is cluster-scoped" })]
+    #[error("`{{{name}}}` has no value: {}; remove it from the rule", if .name == "name" { "the object has a generateName and no name yet" } else { "the object is cluster-scoped" })]
     NoBuiltIn { name: String },
-    #[error("variable `{name}` is {}, expected {expected}", quote(.value))]
+    #[error("variable `{name}` is {}, expected {expected}; check what it is read from", quote(.value))]
     Type { name: String, value: String, expected: &'static str },
     #[error("cannot write `{path}`")]
     Edit {
@@ -102,20 +102,27 @@ pub struct Restoration {
     pub notes: Vec<String>,
 }
 
-/// A rule that failed, and why. Prints as ``rule `name`: <workload>: <why>``.
+/// Why a workload can't be restored. Prints as ``cannot restore <workload>: rule `name`: <why>``.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{what}: {workload}: {why}")]
+#[error("cannot restore {workload}: {}{why}", .rule.iter().map(|rule| format!("{rule}: ")).collect::<String>())]
 pub struct Failure {
-    what: String,
+    /// ``rule `name` ``; `None` where it is not due to a single rule.
+    rule: Option<String>,
     /// The workload, as messages name it.
-    pub workload: String,
+    workload: String,
     why: String,
 }
 
 impl Failure {
-    /// ``rule `name` ``, or `restore` where it is not due to a single rule.
-    pub fn what(&self) -> &str {
-        &self.what
+    /// The denial of the request. `container` is what the workload is in, if it is not the request's own object.
+    pub fn into_verdict(mut self, container: Option<ObjectReference<'_>>) -> Verdict {
+        if let Some(container) = container {
+            self.workload = format!("{} in {container}", self.workload);
+        }
+        let mut verdict = Verdict::deny(self.to_string());
+        let what = self.rule.unwrap_or_else(|| "restore".to_owned());
+        verdict.audit_annotations.insert("restore", format!("{what} failed"));
+        verdict
     }
 }
 
@@ -134,13 +141,7 @@ pub fn review(
     rules: &[Rule],
     cluster: &impl Cluster,
 ) -> Verdict {
-    let reference = ObjectReference {
-        group: &request.kind.group,
-        kind: &request.kind.kind,
-        namespace: &request.namespace,
-        name: &request.name,
-    };
-    match carry_out(Workload { reference, object, old }, rules, cluster) {
+    match carry_out(Workload { reference: request.reference(), object, old }, rules, cluster) {
         Ok(restoration) => {
             let mut verdict = restoration.object.map_or_else(Verdict::accept, |result| Verdict::mutate(object, result));
             if !restoration.done.is_empty() {
@@ -150,12 +151,7 @@ pub fn review(
             verdict.notes = restoration.notes;
             verdict
         }
-        Err(failure) => {
-            let failure = Failure { workload: request.describe(), ..failure };
-            let mut verdict = Verdict::deny(failure.to_string());
-            verdict.audit_annotations.insert("restore", format!("{} failed", failure.what));
-            verdict
-        }
+        Err(failure) => failure.into_verdict(None),
     }
 }
 
@@ -187,7 +183,7 @@ pub fn carry_out(workload: Workload<'_>, rules: &[Rule], cluster: &impl Cluster)
     match outcome {
         Ok(()) => Ok(review.restoration),
         Err((rule, error)) => Err(Failure {
-            what: rule.map_or_else(|| "restore".to_owned(), |rule| format!("rule {}", quote(&rule.name))),
+            rule: rule.map(|rule| format!("rule {}", quote(&rule.name))),
             workload: workload.reference.to_string(),
             why: chain(&error),
         }),

@@ -12,9 +12,10 @@ use thiserror::Error;
 
 use crate::json::{Fields, JsonError, Scanner};
 use crate::jsonpath::JsonPath;
-use crate::karmada::{self, ObjectReference, PurgeMode, Work};
+use crate::karmada::{self, PurgeMode, Work};
 use crate::labels::is_qualified_name;
 use crate::messages::{chain, listed, quote};
+use crate::object_reference::ObjectReference;
 use crate::restore::rule::Rule;
 use crate::state::{self, StateRule};
 use crate::workload_match::WorkloadMatch;

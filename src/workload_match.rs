@@ -2,7 +2,7 @@
 
 use wildmatch::WildMatch;
 
-use crate::karmada::ObjectReference;
+use crate::object_reference::ObjectReference;
 
 /// Stands for all groups, or all kinds.
 pub const ALL: &str = "*";

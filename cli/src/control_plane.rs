@@ -9,7 +9,7 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Client, Config, Resource};
 use serde_json::Value;
 use stateful_failover::cluster::{Cluster, Get, LookupError};
-use stateful_failover::karmada::group;
+use stateful_failover::object_reference::group;
 
 use crate::arguments::{Connection, Selection};
 use crate::failure::{Failure, chain};

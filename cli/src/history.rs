@@ -7,7 +7,8 @@ use kube::runtime::watcher::{self, Event};
 use serde::Serialize;
 use serde_json::Value;
 use stateful_failover::history::{History as Records, Record};
-use stateful_failover::karmada::{Binding, ObjectReference};
+use stateful_failover::karmada::Binding;
+use stateful_failover::object_reference::ObjectReference;
 
 use crate::Ending;
 use crate::arguments::{Connection, Format, History};

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 use stateful_failover::Settings;
-use stateful_failover::karmada::{POLICY_GROUP, group};
+use stateful_failover::karmada::POLICY_GROUP;
 use stateful_failover::lint::{Severity, find};
+use stateful_failover::object_reference::group;
 use stateful_failover::settings::Level;
 
 use crate::Ending;

@@ -147,7 +147,7 @@ pub(super) fn append_item(place: &Place, object: &mut Value, item: &Value) -> Re
         empty @ Value::Null => *empty = Value::Array(vec![item.clone()]),
         other => {
             let expected =
-                if other.is_string() { "a list (to append to a string, give a `separator`)" } else { "a list" };
+                if other.is_string() { "a list; to append to a string, give a `separator`" } else { "a list" };
             return Err(RuleError::Append { path: place.to_string(), found: type_name(other), expected });
         }
     }

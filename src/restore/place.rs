@@ -29,10 +29,10 @@ pub enum EditError {
     #[error("`{0}` names a field of a list; select the entry with `[key=value]`")]
     NotAnIndex(String),
     /// Nothing is there and nothing can be created.
-    #[error("`{0}` matches nothing")]
+    #[error("`{0}` matches nothing; add it to the template, or fix the path")]
     NoMatch(String),
     /// A container can't be created: it would have no image.
-    #[error("`{0}` matches no container, and rules cannot create containers")]
+    #[error("`{0}` matches no container, and rules cannot create containers; name one that the template has")]
     NoContainer(String),
     /// A selector must be unambiguous.
     #[error("`{0}` matches {1} entries; add a key that tells them apart, or write `[*]` for all")]

@@ -171,20 +171,20 @@ impl<'a, C: Cluster> ConfigMaps<'a, C> {
     fn value(&mut self, namespace: String, name: String, key: &str) -> Result<Result<String, String>, RuleError> {
         let get =
             Get { api_version: "v1", kind: "ConfigMap", namespace: Some(&namespace), name: &name, fields: &["data"] };
-        let described = get.describe();
+        let reference = get.reference().to_string();
         let found = match self.found.get(&(namespace.clone(), name.clone())) {
             Some(found) => found,
             None => {
                 let found = self.cluster.get(&get);
-                let found = found.map_err(|cause| RuleError::Lookup { object: described.clone(), cause })?;
+                let found = found.map_err(|cause| RuleError::Lookup { object: reference.clone(), cause })?;
                 self.found.entry((namespace, name)).or_insert(found)
             }
         };
         let Some(config_map) = found else {
-            return Ok(Err(format!("{described} does not exist")));
+            return Ok(Err(format!("{reference} does not exist")));
         };
         let value = config_map.get("data").and_then(|data| data.get(key)).and_then(Value::as_str);
-        Ok(value.map(str::to_owned).ok_or_else(|| format!("{described} has no key {}", quote(key))))
+        Ok(value.map(str::to_owned).ok_or_else(|| format!("{reference} has no key {}", quote(key))))
     }
 }
 

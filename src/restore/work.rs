@@ -5,8 +5,9 @@ use serde_json::Value;
 use super::rule::Rule;
 use super::{Failure, Restoration, Workload, carry_out};
 use crate::cluster::Cluster;
-use crate::karmada::{self, ObjectReference, Work};
+use crate::karmada::{self, Work};
 use crate::metadata;
+use crate::object_reference::ObjectReference;
 use crate::state::STATE_ANNOTATION;
 
 /// Carries out `rules` on the manifests of `work` that `is_resource` holds for and that carry state. `old` is the stored

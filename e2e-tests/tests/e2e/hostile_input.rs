@@ -87,7 +87,7 @@ fn records_have_an_end() {
         evaluate(&request::write(&thing(json!({"data": "x".repeat(300_000)}), json!({})), &Value::Null), &settings);
     let message = answer.message.unwrap();
     assert!(
-        message.starts_with("restore: Thing `ns/n`: the annotation `stateful-failover/restored` would have 3000"),
+        message.starts_with("cannot restore Thing `ns/n`: the annotation `stateful-failover/restored` would have 3000"),
         "{message}"
     );
     assert!(message.ends_with("replace or remove smaller parts of the object"), "{message}");
