@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 use crate::cluster::{Cluster, Get, LookupError};
 use crate::history::{HISTORY_ANNOTATION, History, MoveType, Phase, Record};
 use crate::karmada::{self, BINDING_API_VERSION, Binding, BindingReference, PurgeMode, Work};
-use crate::labels::{is_label_value, is_qualified_name};
+use crate::labels::is_label_value;
 use crate::messages::{chain, quote, warning};
 use crate::metadata::{self, MetadataError};
 use crate::object_reference::ObjectReference;
 use crate::request::Request;
 use crate::settings::{FeedSettings, OnLookupFailure};
-use crate::state::{self, FROM_LABEL, PREFIX, STATE_ANNOTATION, State, TYPE_LABEL};
+use crate::state::{self, AliasError, FROM_LABEL, STATE_ANNOTATION, State, TYPE_LABEL};
 use crate::verdict::Verdict;
 
 /// What is read of a binding; its metadata comes along.
@@ -239,14 +239,11 @@ impl Feed {
 
 /// Why a value can't be written as the label `alias`.
 fn label_problem(alias: &str, value: &str) -> Option<&'static str> {
-    if karmada::is_own_label(alias) || alias.starts_with(PREFIX) {
-        Some("reserved by Karmada or this policy")
-    } else if !is_qualified_name(alias) {
-        Some("not a valid label name")
-    } else if !is_label_value(value) {
-        Some("not a valid label value")
-    } else {
-        None
+    match state::check_alias(alias) {
+        Err(AliasError::NotALabelName(_)) => Some("not a valid label name"),
+        Err(AliasError::OfKarmada(_) | AliasError::OfThisPolicy(_)) => Some("reserved by Karmada or this policy"),
+        Ok(()) if !is_label_value(value) => Some("not a valid label value"),
+        Ok(()) => None,
     }
 }
 

@@ -10,7 +10,8 @@ use crate::karmada::{self, Failover, FailoverType, PurgeMode, StatePreservationR
 use crate::messages::{MAX_WARNING, chain, listed, quote, warning};
 use crate::metadata;
 use crate::object_reference::{ObjectReference, group};
-use crate::settings::{InterpretedKind, Level, Settings, alias_problem};
+use crate::settings::{InterpretedKind, Level, Settings};
+use crate::state;
 use crate::verdict::Verdict;
 
 /// How bad a finding is.
@@ -184,8 +185,8 @@ pub fn find(policy: &Value, settings: &Settings) -> Vec<Finding> {
 
 fn check_alias(rule: &StatePreservationRule<'_>, earlier: &[StatePreservationRule<'_>]) -> Option<(String, String)> {
     let alias = rule.alias_label_name;
-    if let Some(problem) = alias_problem(alias) {
-        return Some((problem, "choose another name".to_owned()));
+    if let Err(error) = state::check_alias(alias) {
+        return Some((error.to_string(), "choose another name".to_owned()));
     }
     let first = earlier.iter().position(|earlier| earlier.alias_label_name == alias)?;
     Some((format!("{} is the alias of rules[{first}] too", quote(alias)), "choose another name".to_owned()))

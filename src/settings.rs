@@ -13,7 +13,6 @@ use thiserror::Error;
 use crate::json::{Fields, JsonError, Scanner};
 use crate::jsonpath::JsonPath;
 use crate::karmada::{self, PurgeMode, Work};
-use crate::labels::is_qualified_name;
 use crate::messages::{chain, listed, quote};
 use crate::object_reference::ObjectReference;
 use crate::restore::rule::Rule;
@@ -296,8 +295,8 @@ fn read_state_rules(entry: &Object<'_>, errors: &mut Errors) -> Vec<StateRule> {
         let json_path = item.required_string("jsonPath", errors);
         let alias_path = item.path_of("aliasLabelName");
         if let Some(alias) = alias {
-            if let Some(problem) = alias_problem(alias) {
-                errors.add(&alias_path, format_args!("{problem}; choose another name"));
+            if let Err(error) = state::check_alias(alias) {
+                errors.add(&alias_path, format_args!("{error}; choose another name"));
             } else if rules.iter().any(|rule| rule.alias == alias) {
                 errors.add(&alias_path, format_args!("{} is used by an earlier rule", quote(alias)));
             }
@@ -311,22 +310,6 @@ fn read_state_rules(entry: &Object<'_>, errors: &mut Errors) -> Vec<StateRule> {
         }
     }
     rules
-}
-
-/// Why state can't be carried under that label key; `None` where it can.
-pub fn alias_problem(alias: &str) -> Option<String> {
-    let quoted = quote(alias);
-    if !is_qualified_name(alias) {
-        Some(format!(
-            "{quoted} is not a label name: expected `name` or `dns.prefix/name`, the name of at most 63 letters, digits, `-`, `_`, `.`"
-        ))
-    } else if karmada::is_own_label(alias) {
-        Some(format!("{quoted} is set by Karmada itself"))
-    } else if alias.starts_with(state::PREFIX) {
-        Some(format!("{quoted} is reserved by this policy, as is everything that begins with `{}`", state::PREFIX))
-    } else {
-        None
-    }
 }
 
 fn read_feed(root: &Object<'_>, errors: &mut Errors) -> FeedSettings {

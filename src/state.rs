@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 use crate::collected;
 use crate::jsonpath::{Budget, JsonPath};
-use crate::karmada::StatePreservationRule;
-use crate::messages::chain;
+use crate::karmada::{self, StatePreservationRule};
+use crate::labels::is_qualified_name;
+use crate::messages::{chain, quote};
 use crate::metadata;
 
 /// On manifest and workload: a JSON object with every preserved alias and its value, legal as a label or not.
@@ -31,6 +33,39 @@ pub type State = BTreeMap<String, String>;
 /// The state that labels hold, as on a task of Karmada's; what is not text is left out.
 pub fn of_labels(labels: &Map<String, Value>) -> State {
     collected(labels.iter().filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned()))))
+}
+
+/// Why state can't be carried under an alias as a label.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AliasError {
+    /// No API server takes a label of that name.
+    #[error(
+        "{} is not a label name: expected `name` or `dns.prefix/name`, the name of at most 63 letters, digits, `-`, `_`, `.`",
+        quote(.0)
+    )]
+    NotALabelName(String),
+    /// Karmada writes that label itself.
+    #[error("{} is set by Karmada itself", quote(.0))]
+    OfKarmada(String),
+    /// The names of this policy are not for state.
+    #[error("{} is reserved by this policy, as is everything that begins with `{PREFIX}`", quote(.0))]
+    OfThisPolicy(String),
+}
+
+/// Checks that state can be carried under `alias` as a label.
+///
+/// # Errors
+/// [`AliasError`].
+pub fn check_alias(alias: &str) -> Result<(), AliasError> {
+    if !is_qualified_name(alias) {
+        Err(AliasError::NotALabelName(alias.to_owned()))
+    } else if karmada::is_own_label(alias) {
+        Err(AliasError::OfKarmada(alias.to_owned()))
+    } else if alias.starts_with(PREFIX) {
+        Err(AliasError::OfThisPolicy(alias.to_owned()))
+    } else {
+        Ok(())
+    }
 }
 
 /// Which part of the status is state, and the label that it becomes.
