@@ -10,7 +10,7 @@ use serde_json::json as json_value;
 
 use crate::verdict::{Outcome, Verdict};
 use crate::{Settings, decide};
-use host::Host;
+use host::HostCluster;
 
 /// Called by the host once the module is instantiated.
 #[expect(unsafe_code, reason = "the engine finds the function by its unmangled name")]
@@ -24,7 +24,7 @@ pub extern "C" fn wapc_init() {
 /// Decides a request. Whatever is wrong with the payload is a denial with a message; an error here would be an internal
 /// error of the server to the user.
 pub fn validate(payload: &[u8]) -> CallResult {
-    let verdict = decide(payload, &Host);
+    let verdict = decide(payload, &HostCluster);
     for note in &verdict.notes {
         // Log lines are filtered on the host, so each costs a call; notes are few.
         log_debug(note);

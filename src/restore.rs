@@ -27,7 +27,7 @@ use crate::object_reference::ObjectReference;
 use crate::request::Request;
 use crate::verdict::Verdict;
 use place::{EditError, MAX_PLACES};
-use record::{Entry, Fate, RECORD_ANNOTATION, Record, Versions, undo};
+use record::{Entry, Fate, RECORD_ANNOTATION, RestoreRecord, Versions, undo};
 use rule::{OnUpdate, Rule};
 use variable::{ConfigMaps, FedState, Readiness, Source, Values, resolve};
 
@@ -69,7 +69,7 @@ enum RuleError {
     )]
     TooLarge { size: usize, room: usize },
     #[error("cannot write the restore record")]
-    Record(#[from] MetadataError),
+    Metadata(#[from] MetadataError),
 }
 
 impl RuleError {
@@ -171,7 +171,7 @@ pub fn carry_out(workload: Workload<'_>, rules: &[Rule], cluster: &impl Cluster)
     let mut review = Review {
         object: workload.object,
         rules: &rules,
-        incoming: Record::read(workload.object, &rules),
+        incoming: RestoreRecord::read(workload.object, &rules),
         built_ins: built_ins(workload),
         config_maps: ConfigMaps::new(cluster),
         restoration: Restoration::default(),
@@ -208,7 +208,7 @@ struct Review<'a, C> {
     /// The rules for this kind and namespace.
     rules: &'a [&'a Rule],
     /// The record that came with the object.
-    incoming: Record,
+    incoming: RestoreRecord,
     built_ins: Values,
     config_maps: ConfigMaps<'a, C>,
     restoration: Restoration,
@@ -217,7 +217,7 @@ struct Review<'a, C> {
 /// The rules carried out on an object that has no changes of theirs.
 struct Trial<'a> {
     result: Cow<'a, Value>,
-    record: Record,
+    record: RestoreRecord,
     done: Vec<&'a Rule>,
     notes: Vec<String>,
 }
@@ -259,12 +259,12 @@ impl<'a, C: Cluster> Review<'a, C> {
     }
 
     /// Whether the object came with this very record, and with all that it says.
-    fn shows(&self, record: &Record) -> bool {
+    fn shows(&self, record: &RestoreRecord) -> bool {
         !record.is_empty() && *record == self.incoming && self.standing_claims().len() == record.len()
     }
 
     /// What of a record the rules could have written, in the order in which they work.
-    fn believed(&self, record: &Record) -> Vec<Entry<'a>> {
+    fn believed(&self, record: &RestoreRecord) -> Vec<Entry<'a>> {
         let entries = self.rules.iter().flat_map(|rule| record.entries_of(rule));
         entries.filter(|entry| self.could_have_written(entry)).collect()
     }
@@ -289,7 +289,7 @@ impl<'a, C: Cluster> Review<'a, C> {
             }
         }
         check_overlaps(&ready)?;
-        let mut record = Record::default();
+        let mut record = RestoreRecord::default();
         if ready.is_empty() {
             return Ok(Trial { result: base, record, done: Vec::new(), notes });
         }
@@ -313,7 +313,7 @@ impl<'a, C: Cluster> Review<'a, C> {
     }
 
     fn update(&mut self, old: &Value) -> Result<(), RuleFailure<'a>> {
-        let stored = Record::read(old, self.rules);
+        let stored = RestoreRecord::read(old, self.rules);
         let afresh: Vec<&Rule> = self.rules.iter().copied().filter(|rule| self.is_due(rule, &stored, old)).collect();
         self.warn_of_kept_rules(old);
         if stored.is_empty() && self.incoming.is_empty() && afresh.is_empty() {
@@ -328,7 +328,7 @@ impl<'a, C: Cluster> Review<'a, C> {
         let new = Versions { object, base: &new_base };
 
         let mut result = self.object.clone();
-        let mut record = Record::default();
+        let mut record = RestoreRecord::default();
         let mut ready = Vec::new();
         for rule in afresh {
             match self.prepare(rule, &new_base)? {
@@ -386,7 +386,7 @@ impl<'a, C: Cluster> Review<'a, C> {
     }
 
     /// What a rule once wrote and would not write any more, since its settings have changed, can't be kept.
-    fn warn_of_changed_rules(&mut self, stored: &Record, old: &Value) {
+    fn warn_of_changed_rules(&mut self, stored: &RestoreRecord, old: &Value) {
         for entry in self.rules.iter().flat_map(|rule| stored.entries_of(rule)) {
             let stands = |object| entry.stands_in(object).unwrap_or(false);
             if !self.could_have_written(&entry) && stands(old) && !stands(self.object) {
@@ -400,7 +400,7 @@ impl<'a, C: Cluster> Review<'a, C> {
 
     /// Whether the rule is to be carried out again: its state is another than that of the stored object, or it came into the
     /// settings after the object was created.
-    fn is_due(&self, rule: &Rule, stored: &Record, old: &Value) -> bool {
+    fn is_due(&self, rule: &Rule, stored: &RestoreRecord, old: &Value) -> bool {
         if rule.on_update != OnUpdate::Apply {
             return false;
         }
@@ -422,7 +422,7 @@ impl<'a, C: Cluster> Review<'a, C> {
 
     /// What rules have changed: as the record says that came with the object, where the object shows it, since this policy may
     /// be called again, and another installation's may have carried out the same rule; else as the stored one says.
-    fn entries(&self, stored: &Record) -> Vec<Entry<'a>> {
+    fn entries(&self, stored: &RestoreRecord) -> Vec<Entry<'a>> {
         let mut entries = self.standing_claims();
         let mut stored = self.believed(stored);
         stored.retain(|entry| {
@@ -443,7 +443,7 @@ impl<'a, C: Cluster> Review<'a, C> {
         old: Versions<'_>,
         new: Versions<'_>,
         result: &mut Value,
-        record: &mut Record,
+        record: &mut RestoreRecord,
     ) {
         let mut put_back = Vec::new();
         let mut name = "";
@@ -484,7 +484,7 @@ impl<'a, C: Cluster> Review<'a, C> {
         }
     }
 
-    fn note_set(&mut self, record: &Record, done: &[&Rule]) {
+    fn note_set(&mut self, record: &RestoreRecord, done: &[&Rule]) {
         for rule in done {
             let paths = record.paths(&rule.name);
             if !paths.is_empty() {
@@ -493,7 +493,7 @@ impl<'a, C: Cluster> Review<'a, C> {
         }
     }
 
-    fn finish(&mut self, mut result: Value, record: Record) -> Result<(), RuleFailure<'a>> {
+    fn finish(&mut self, mut result: Value, record: RestoreRecord) -> Result<(), RuleFailure<'a>> {
         record.write(&mut result).map_err(|error| (None, error))?;
         if result == *self.object {
             self.restoration.done.clear();

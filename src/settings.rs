@@ -19,7 +19,7 @@ use crate::restore::rule::Rule;
 use crate::state::{self, StateRule};
 use crate::workload_match::WorkloadMatch;
 use crate::{Request, Stage};
-use reader::{Errors, Object, Path, Problem};
+use reader::{Errors, FieldPath, Object, Problem};
 
 /// What a stage does about what it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -210,7 +210,7 @@ impl Settings {
     fn read(json: &Value, mut errors: Errors) -> Result<Self, SettingsError> {
         let root = Object::new(
             json,
-            Path::root(),
+            FieldPath::root(),
             &["lint", "lintKinds", "guard", "preserve", "feed", "restore"],
             &mut errors,
         );

@@ -10,9 +10,9 @@ use crate::cluster::{Cluster, Get, LookupError};
 use crate::collected;
 
 /// The cluster that the policy server is connected to.
-pub struct Host;
+pub struct HostCluster;
 
-impl Cluster for Host {
+impl Cluster for HostCluster {
     fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
         let request = GetResourceRequest {
             api_version: object.api_version.to_owned(),

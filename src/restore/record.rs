@@ -30,7 +30,7 @@ pub struct Change {
 
 /// What the rules did, by rule and site.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Record {
+pub struct RestoreRecord {
     rules: BTreeMap<String, BTreeMap<String, Change>>,
     /// What it says of rules that are not in these settings: another installation's. It is passed on as it came.
     others: Map<String, Value>,
@@ -47,7 +47,7 @@ pub struct Entry<'r> {
     pub change: Change,
 }
 
-impl Record {
+impl RestoreRecord {
     /// The record in the object's annotation, as far as it is of `rules`. One that can't be read counts as none, and so does
     /// one with more sites than rules may have: the policy wrote neither.
     pub fn read(object: &Value, rules: &[&Rule]) -> Self {

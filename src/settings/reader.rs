@@ -9,9 +9,9 @@ use crate::metadata::type_name;
 
 /// Where a value stands in the settings, as the user would write it: `restore.rules[0].set[1].path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path(String);
+pub struct FieldPath(String);
 
-impl Path {
+impl FieldPath {
     /// The settings as a whole.
     pub fn root() -> Self {
         Self(String::new())
@@ -33,7 +33,7 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_empty() { "settings" } else { &self.0 })
     }
@@ -47,7 +47,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn new(path: &Path, message: impl fmt::Display) -> Self {
+    fn new(path: &FieldPath, message: impl fmt::Display) -> Self {
         let path_length = path.0.len();
         Self { text: format!("{path}: {message}"), path_length }
     }
@@ -86,7 +86,7 @@ impl Errors {
     }
 
     /// Notes what is wrong at `path`.
-    pub fn add(&mut self, path: &Path, message: impl fmt::Display) {
+    pub fn add(&mut self, path: &FieldPath, message: impl fmt::Display) {
         self.problems.push(Problem::new(path, message));
     }
 
@@ -106,12 +106,12 @@ impl Errors {
 pub struct Object<'a> {
     fields: Option<&'a Map<String, Value>>,
     /// Where the object stands.
-    pub path: Path,
+    pub path: FieldPath,
 }
 
 impl<'a> Object<'a> {
     /// The object at `path`, with no other fields than `known`. Null is an empty object.
-    pub fn new(value: &'a Value, path: Path, known: &[&str], errors: &mut Errors) -> Self {
+    pub fn new(value: &'a Value, path: FieldPath, known: &[&str], errors: &mut Errors) -> Self {
         let fields = match value {
             Value::Object(fields) => Some(fields),
             Value::Null => None,
@@ -137,7 +137,7 @@ impl<'a> Object<'a> {
     }
 
     /// The path of a field.
-    pub fn path_of(&self, key: &str) -> Path {
+    pub fn path_of(&self, key: &str) -> FieldPath {
         self.path.field(key)
     }
 
@@ -183,7 +183,7 @@ impl<'a> Object<'a> {
     }
 
     /// A list with the path of each item; empty where absent.
-    pub fn list(&self, key: &str, errors: &mut Errors) -> Vec<(&'a Value, Path)> {
+    pub fn list(&self, key: &str, errors: &mut Errors) -> Vec<(&'a Value, FieldPath)> {
         let path = self.path_of(key);
         match self.get(key) {
             None => Vec::new(),
@@ -204,7 +204,7 @@ impl<'a> Object<'a> {
     }
 
     /// The fields of a map whose keys the user chooses.
-    pub fn entries(&self, key: &str, errors: &mut Errors) -> Vec<(&'a str, &'a Value, Path)> {
+    pub fn entries(&self, key: &str, errors: &mut Errors) -> Vec<(&'a str, &'a Value, FieldPath)> {
         let path = self.path_of(key);
         match self.get(key) {
             None => Vec::new(),
@@ -220,7 +220,7 @@ impl<'a> Object<'a> {
 }
 
 /// The string at `path`.
-pub fn as_string<'a>(value: &'a Value, path: &Path, errors: &mut Errors) -> Option<&'a str> {
+pub fn as_string<'a>(value: &'a Value, path: &FieldPath, errors: &mut Errors) -> Option<&'a str> {
     let text = value.as_str();
     if text.is_none() {
         errors.add(path, format_args!("is {}, expected a string", type_name(value)));

@@ -118,7 +118,7 @@ pub(super) fn read(root: &Object<'_>, errors: &mut Errors) -> Vec<Rule> {
 }
 
 /// The rule at `path` in the settings; `None` where errors make it useless.
-fn read_rule(value: &Value, path: reader::Path, errors: &mut Errors) -> Option<Rule> {
+fn read_rule(value: &Value, path: reader::FieldPath, errors: &mut Errors) -> Option<Rule> {
     const FIELDS: [&str; 6] = ["name", "match", "vars", "remove", "set", "onUpdate"];
     const MATCH: [&str; 5] = ["apiGroups", "kinds", "namespaces", "labelSelector", "conditions"];
     let before = errors.count();
@@ -443,7 +443,7 @@ fn read_path(item: &Object<'_>, errors: &mut Errors) -> Option<Path> {
 
 /// A rule writes a place once: what it writes twice, or as a part of something else, would not be the same when it is
 /// done again.
-fn check_paths(rule: &Rule, at: &reader::Path, errors: &mut Errors) {
+fn check_paths(rule: &Rule, at: &reader::FieldPath, errors: &mut Errors) {
     let removed = rule.remove.iter().map(|path| (path, None));
     let paths: Vec<(&Path, Option<&Mode>)> =
         removed.chain(rule.set.iter().map(|edit| (&edit.path, Some(&edit.mode)))).collect();
@@ -484,7 +484,7 @@ fn check_paths(rule: &Rule, at: &reader::Path, errors: &mut Errors) {
 
 /// The `[*]` or index of one path never stands for an entry that another path creates: whether it does would depend on the
 /// order in which they are written.
-fn check_created_entries(rule: &Rule, creator: &Rule, at: &reader::Path, errors: &mut Errors) {
+fn check_created_entries(rule: &Rule, creator: &Rule, at: &reader::FieldPath, errors: &mut Errors) {
     if !rule.workloads.may_meet(&creator.workloads) {
         return;
     }

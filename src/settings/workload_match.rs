@@ -1,6 +1,6 @@
 //! Reads which workloads a rule is for. What can match nothing is an error, with the form that would.
 
-use super::reader::{Errors, Object, Path};
+use super::reader::{Errors, FieldPath, Object};
 use crate::labels::is_dns_subdomain;
 use crate::messages::quote;
 use crate::workload_match::{ALL, WorkloadMatch};
@@ -74,7 +74,7 @@ pub(super) fn read(object: &Object<'_>, errors: &mut Errors) -> WorkloadMatch {
     WorkloadMatch { api_groups, kinds, namespaces }
 }
 
-fn item_path(object: &Object<'_>, key: &str, index: usize) -> Path {
+fn item_path(object: &Object<'_>, key: &str, index: usize) -> FieldPath {
     object.path_of(key).item(index)
 }
 
