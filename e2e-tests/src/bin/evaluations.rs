@@ -75,11 +75,11 @@ fn main() -> Result<()> {
     for case in case::all()? {
         case.run(&policy).with_context(|| case.name.clone())?;
     }
-    for file in files("testdata/samples", "json")? {
+    for file in files("testdata/reviews", "json")? {
         let review: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
         policy.validate(&review["request"], &flink, &Arc::default())?;
     }
-    for file in files("testdata/samples", "yaml")? {
+    for file in files("testdata/manifests", "yaml")? {
         let manifest: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(&file)?)?;
         let request = request::create(manifest, &Value::Null)?;
         for example in std::fs::read_dir(project("examples"))? {
