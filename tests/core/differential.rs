@@ -31,7 +31,7 @@ struct Case {
     found: Value,
 }
 
-/// Every recorded write, with the settings of `restore` that go furthest; and the samples as workloads that are created.
+/// Every recorded write, with the settings of `restore` that go furthest; and the manifests as workloads that are created.
 fn corpus() -> Vec<Case> {
     let mut cases = Vec::new();
     for recording in files("testdata/recordings", "jsonl") {
