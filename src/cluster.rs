@@ -1,4 +1,4 @@
-//! The one thing the core may ask for: an object of the cluster whose API server sent the request.
+//! Lookups: objects of the cluster whose API server sent the request. The core asks its host for nothing else.
 
 use serde_json::Value;
 use thiserror::Error;
@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::object_reference::{ObjectReference, group};
 use crate::{json, metadata};
 
-/// Which object to read, and which parts of it.
+/// An object to read, and the parts of it that are needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Get<'a> {
     /// `v1`, or `group/version`.
@@ -17,7 +17,7 @@ pub struct Get<'a> {
     pub namespace: Option<&'a str>,
     /// Name of the object.
     pub name: &'a str,
-    /// The fields that are read, as dotted paths; `metadata` always comes along. Others may be missing in the answer.
+    /// The fields that are needed, as dotted paths; `metadata` is always included. The answer may lack all others.
     pub fields: &'a [&'a str],
 }
 
@@ -28,7 +28,7 @@ impl Get<'_> {
             && ObjectReference::of(candidate) == self.reference()
     }
 
-    /// The object in the answer to the lookup, as far as it was asked for.
+    /// Reads the requested fields of the object in the answer to the lookup.
     ///
     /// # Errors
     /// [`LookupError::Garbage`].
@@ -46,7 +46,7 @@ impl Get<'_> {
     }
 }
 
-/// Why an object could not be read. That it does not exist is not an error.
+/// Why an object could not be read. An object that does not exist is not an error.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LookupError {
     /// The engine does not let this policy use the host capability (`hostCapabilities`).
@@ -70,7 +70,7 @@ pub enum LookupError {
     /// The API server has no such kind: the CRD is not installed or serves another version.
     #[error("the API server does not know this kind; install its CRD or fix the apiVersion")]
     UnknownKind,
-    /// No answer, or an error that says nothing of the object.
+    /// No answer, or an error that says nothing about the object.
     #[error("the API server did not answer ({0}); retrying is safe")]
     Unavailable(String),
     /// An answer that is not an object.
@@ -78,12 +78,12 @@ pub enum LookupError {
     Garbage(String),
 }
 
-/// Reads objects of the cluster that the policy serves, uncached: what is read decides where state goes.
+/// Reads objects of the cluster that the policy serves. Nothing is cached, since what is read decides where state goes.
 pub trait Cluster {
     /// The object, or `None` where it does not exist.
     ///
     /// # Errors
-    /// [`LookupError`], when it can't be known whether the object exists or what it holds.
+    /// [`LookupError`], where it is unknown whether the object exists or what it holds.
     fn get(&self, object: &Get<'_>) -> Result<Option<Value>, LookupError>;
 }
 
@@ -96,7 +96,7 @@ where
     }
 }
 
-/// No cluster at all: every lookup fails.
+/// Without a cluster, every lookup fails.
 #[derive(Debug, Clone, Copy)]
 pub struct NoCluster;
 
@@ -106,7 +106,7 @@ impl Cluster for NoCluster {
     }
 }
 
-/// A cluster of these objects, for tools that have them in a file.
+/// A cluster that holds these objects, for tools that read them from files.
 #[derive(Debug, Default)]
 pub struct Objects(pub Vec<Value>);
 

@@ -1,7 +1,7 @@
 //! The stage `feed`: the preserved state is written onto the manifest that goes to the new cluster, and kept there.
 //!
-//! Karmada rewrites the whole manifest from its template on every sync, so on every request this stage decides from
-//! the start: there is state to feed, or there was and it is kept, or neither.
+//! Karmada rewrites the whole manifest from its template on every sync, so this stage decides again on every request: it feeds
+//! the state, keeps what was fed before, or does nothing.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ use crate::settings::{FeedSettings, OnLookupFailure};
 use crate::state::{self, AliasError, FROM_LABEL, STATE_ANNOTATION, State, TYPE_LABEL};
 use crate::verdict::Verdict;
 
-/// What is read of a binding; its metadata comes along.
+/// The fields of a binding that this stage reads, besides its metadata.
 const BINDING_FIELDS: [&str; 6] = [
     "spec.clusters",
     "spec.gracefulEvictionTasks",
@@ -27,10 +27,10 @@ const BINDING_FIELDS: [&str; 6] = [
     "status.aggregatedStatus.health",
 ];
 
-/// The Work's binding, as far as this stage could see it.
+/// What this stage knows about the Work's binding.
 #[derive(Debug)]
 pub enum Owner {
-    /// This one.
+    /// The binding.
     Binding(Value),
     /// It could not be read, and the settings let the Work pass.
     Unknown,
@@ -39,7 +39,7 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// Whether the binding propagates the object of that reference, as far as is known.
+    /// Whether the binding propagates that object; true where the binding is unknown.
     pub fn propagates(&self, reference: ObjectReference<'_>) -> bool {
         match self {
             Self::Binding(binding) => Binding::new(binding).resource() == reference,
@@ -95,7 +95,7 @@ pub fn review(
     (verdict, Owner::Unknown)
 }
 
-/// The binding of the Work, or why it does not count.
+/// The Work's binding, or why the Work has none.
 fn find_binding(
     work: &Value,
     reference: &BindingReference<'_>,
@@ -104,7 +104,7 @@ fn find_binding(
     let Some(binding) = get_binding(reference, cluster)? else {
         return Ok(Err("the Work's binding does not exist"));
     };
-    // A binding of the same name that was created again is another application.
+    // A binding that was deleted and created again under the same name is another application.
     let id = metadata::label(&binding, reference.permanent_id_label);
     if id != metadata::label(work, reference.permanent_id_label) {
         return Ok(Err("the Work belongs to an earlier binding of the same name"));
@@ -112,8 +112,8 @@ fn find_binding(
     Ok(Ok(binding))
 }
 
-/// The binding that requires `binding`, if that is attached: a dependent has no moves of its own, and follows its
-/// application's.
+/// The binding that requires `binding`, if `binding` is attached: a dependent has no moves of its own and follows those of its
+/// application.
 fn find_requirer(
     binding: Binding<'_>,
     member: &str,
@@ -144,7 +144,7 @@ fn get_binding(reference: &BindingReference<'_>, cluster: &impl Cluster) -> Resu
     }
 }
 
-/// State that goes into a Work.
+/// The state that is written into a Work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Feed {
     state: State,
@@ -153,8 +153,8 @@ struct Feed {
 }
 
 impl Feed {
-    /// What goes into the Work for `member`: the state of the newest move in the binding's history, or without a
-    /// history that of its last eviction task, as Karmada itself does.
+    /// The state for the Work of `member`: that of the newest move in the binding's history or, where there is no history, that
+    /// of the last eviction task, as Karmada itself does.
     fn choose(
         binding: Binding<'_>,
         member: &str,
@@ -172,11 +172,11 @@ impl Feed {
             Some(record) => (Self::of_record(record), Self::is_owed(record, member, is_create, settings)),
             None => Self::of_task(binding, member, settings)?,
         };
-        // A copy that runs and is healthy has its own state.
+        // A copy that is already running and healthy has its own state.
         if !is_owed_here || binding.is_healthy(member) || feed.state.is_empty() {
             return None;
         }
-        // State goes to one cluster: it would be resumed twice.
+        // Several clusters would all resume from the same state.
         let clusters = binding.clusters_with_required_by();
         if clusters == [member] {
             return Some(feed);
@@ -193,10 +193,10 @@ impl Feed {
         None
     }
 
-    /// Whether the state of a record is still to be delivered to `member`.
+    /// Whether the state of a record still has to be fed to `member`.
     fn is_owed(record: &Record, member: &str, is_create: bool, settings: &FeedSettings) -> bool {
         let is_open = record.phase.is_ongoing() || (record.phase == Phase::Expired && is_create);
-        // Where nothing else fitted, the application comes back to the cluster it was taken from.
+        // Where no other cluster fits, the scheduler sends the application back to the cluster that it left.
         let is_new_here = !record.before.iter().any(|before| before == member) || (record.from == member && is_create);
         is_open && is_new_here && record.effective_purge_mode().is_some_and(|mode| settings.purge_modes.contains(&mode))
     }
@@ -205,7 +205,7 @@ impl Feed {
         Self { state: record.state.clone(), move_type: record.move_type, from: record.from.clone() }
     }
 
-    /// The state of the last eviction task, and whether it is for `member`.
+    /// The state of the last eviction task, and whether it has to be fed to `member`.
     fn of_task(binding: Binding<'_>, member: &str, settings: &FeedSettings) -> Option<(Self, bool)> {
         let task = *binding.tasks().last()?;
         let before = task.clusters_before_failover().unwrap_or_default();
@@ -247,7 +247,7 @@ fn label_problem(alias: &str, value: &str) -> Option<&'static str> {
     }
 }
 
-/// The end of a label name, which is what tells it from others, for a line of little room.
+/// The end of a long label name, which is the part that differs between names, so that it fits into a warning.
 fn ellipsis(alias: &str) -> String {
     const MAX: usize = 40;
     let length = alias.chars().count();
@@ -258,7 +258,7 @@ fn ellipsis(alias: &str) -> String {
     quote(&format!("…{end}"))
 }
 
-/// The Work with `feed` on its manifests, or with what was fed into the manifests of `old`.
+/// The Work with `feed` written onto its manifests, or with what was fed into the manifests of `old`.
 fn write(
     work: &Value,
     old: Option<&Value>,
@@ -303,8 +303,8 @@ fn write(
 }
 
 /// Copies what this policy wrote onto `old` to `manifest`, where that does not set the same keys itself.
-/// The annotation with the state says which labels they were. State without the label that this policy writes with it is
-/// the template's own, which may have dropped it.
+/// The state annotation says which labels were fed. An annotation without this policy's label came from the template, which
+/// may remove it again.
 fn keep(manifest: &mut Value, old: &Value) -> Result<(), MetadataError> {
     let Some(state) = state::read_annotation(old) else {
         return Ok(());

@@ -10,8 +10,8 @@ use crate::messages::{quote, warning};
 use crate::settings::Level;
 use crate::verdict::Verdict;
 
-/// Refuses (or warns of) every cluster that `binding` has in `spec.clusters`, that the stored binding `old` has not,
-/// and that one of its eviction tasks is from.
+/// Denies (or warns about) every cluster that the write adds to `spec.clusters` although one of the binding's eviction tasks is
+/// from it. `old` is the stored binding.
 pub fn review(binding: &Value, old: Option<&Value>, level: Level) -> Verdict {
     let binding = Binding::new(binding);
     let tasks = binding.tasks();

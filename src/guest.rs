@@ -12,7 +12,7 @@ use crate::verdict::{Outcome, Verdict};
 use crate::{Settings, decide};
 use host::HostCluster;
 
-/// Called by the host once the module is instantiated.
+/// Called by the host after it has instantiated the module.
 #[expect(unsafe_code, reason = "the engine finds the function by its unmangled name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn wapc_init() {
@@ -21,25 +21,25 @@ pub extern "C" fn wapc_init() {
     register_function("protocol_version", protocol_version_guest);
 }
 
-/// Decides a request. Whatever is wrong with the payload is a denial with a message; an error here would be an internal
-/// error of the server to the user.
+/// Decides a request. An invalid payload is denied with a message: if this function returned an error, the user would see an
+/// internal error of the policy server.
 pub fn validate(payload: &[u8]) -> CallResult {
     let verdict = decide(payload, &HostCluster);
     for note in &verdict.notes {
-        // Log lines are filtered on the host, so each costs a call; notes are few.
+        // The host filters log lines, so each costs a call; there are few notes.
         log_debug(note);
     }
     respond(verdict)
 }
 
-/// Where the response has no object.
+/// The field in a response without an object.
 const NO_OBJECT: &str = r#""mutated_object":null"#;
 const OBJECT: &str = r#""mutated_object":"#;
 
-/// The response in the form of the SDK, with the object's text as it is.
+/// The SDK's response, with the object's text inserted unchanged.
 ///
 /// # Errors
-/// The SDK's form has changed.
+/// The SDK serializes its response in another way.
 pub fn respond(verdict: Verdict<String>) -> CallResult {
     let (message, code, object) = match verdict.outcome {
         Outcome::Accept => (None, None, None),
@@ -58,13 +58,13 @@ pub fn respond(verdict: Verdict<String>) -> CallResult {
     })?;
     let Some(mut object) = object else { return Ok(response.into_bytes()) };
     let (before, after) = response.split_once(NO_OBJECT).ok_or("the SDK's response has no mutated_object")?;
-    // The object may be most of the memory that there is: the rest is put around it, where its text left room.
+    // The object may take most of the memory, so the rest of the response is added to its text.
     object.insert_str(0, &format!("{before}{OBJECT}"));
     object.push_str(after);
     Ok(object.into_bytes())
 }
 
-/// Checks settings, and reports all that is wrong with them.
+/// Checks settings and reports every error.
 pub fn validate_settings(payload: &[u8]) -> CallResult {
     let text = std::str::from_utf8(payload).map_err(|error| format!("the settings are not valid JSON: {error}"));
     let settings = text.and_then(|text| {
@@ -75,11 +75,11 @@ pub fn validate_settings(payload: &[u8]) -> CallResult {
     Ok(serde_json::to_vec(&response)?)
 }
 
-/// A line at debug level of the policy server's log. Source: `kubewarden/policy-sdk-rust`, `src/logging.rs`, for the form.
+/// Writes a line into the policy server's log, at level debug. Source of its form: `kubewarden/policy-sdk-rust`, `src/logging.rs`.
 fn log_debug(note: &str) {
     let line = json_value!({
         "level": "debug", "message": note, "policy": env!("CARGO_PKG_NAME"), "file": file!(), "line": line!(), "column": column!(),
     });
-    // A host that takes no log lines must not fail a request.
+    // A request must not fail because the host takes no log lines.
     let _ = host_call("kubewarden", "tracing", "log", line.to_string().as_bytes());
 }

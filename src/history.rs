@@ -1,7 +1,7 @@
-//! The history of a binding: each move of its application, what state was preserved, and whether it arrived.
+//! The history of a binding: each move of its application, the state that was preserved, and whether the application recovered.
 //!
-//! Karmada forgets a failover once its eviction task is gone, and does not remember other moves at all. The history outlives
-//! both, in an annotation of the binding, which survives Karmada's own writes.
+//! Karmada forgets a failover once its eviction task is gone, and never records other moves. The history outlives both: it is
+//! an annotation of the binding, which Karmada's own writes keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ pub const HISTORY_ANNOTATION: &str = "stateful-failover/history";
 pub enum MoveType {
     /// A failover of the application or of its cluster, by an eviction task.
     Failover(FailoverType),
-    /// Any other move: a changed placement, a rebalance, a way home. Karmada writes no task for it.
+    /// Any other move, such as a changed placement or a rebalance. Karmada writes no eviction task for it.
     Move,
 }
 
@@ -57,20 +57,20 @@ impl Serialize for MoveType {
     }
 }
 
-/// How far a move has come.
+/// The progress of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// The eviction task is there.
+    /// The eviction task exists.
     Evicted,
-    /// There is no task, and nothing was started in the new clusters yet: the state is still owed.
+    /// There is no task, and no new copy was started yet: the state still has to be fed.
     Pending,
-    /// The application is healthy everywhere.
+    /// The application is healthy in all of its clusters.
     Recovered,
-    /// There is no task, and the application was started but has not become healthy.
+    /// There is no task, and the application was started but has not become healthy yet.
     Expired,
-    /// A later move took over, before the application was healthy.
+    /// A later move began before the application was healthy.
     Superseded,
-    /// A phase of a later version of this policy: it counts as over.
+    /// A phase of a later version of this policy. Its record counts as closed.
     Other(String),
 }
 
@@ -92,7 +92,7 @@ impl Phase {
         known.into_iter().find(|phase| phase.as_str() == name).unwrap_or_else(|| Self::Other(name.to_owned()))
     }
 
-    /// Whether the move is still going on.
+    /// Whether the move has not ended yet.
     pub fn is_ongoing(&self) -> bool {
         matches!(self, Self::Evicted | Self::Pending)
     }
@@ -114,7 +114,7 @@ impl Serialize for Phase {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// Why.
+    /// The kind of move.
     #[serde(rename = "type")]
     pub move_type: MoveType,
     /// The task's reason.
@@ -123,21 +123,21 @@ pub struct Record {
     /// The task's producer.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub producer: String,
-    /// The task's purge mode, as it was written.
+    /// The task's purge mode, under the name that Karmada wrote.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub purge_mode: String,
-    /// The cluster that the application was taken from.
+    /// The cluster that the application left.
     pub from: String,
-    /// The clusters that it ran in before.
+    /// The clusters that the application ran in before the move.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
-    /// The clusters that it was scheduled to: those that are not in `before`, and `from` if it was chosen again.
+    /// The clusters that the application was scheduled to: those that are not in `before`, and `from` if it was chosen again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
-    /// The preserved state, valid as label values or not.
+    /// The preserved state, including values that no label can hold.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub state: State,
-    /// The aliases that had no value, and why.
+    /// The aliases without a value, and why.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub missing: BTreeMap<String, String>,
     /// The cluster whose status the state was read from, where that is not `from`.
@@ -146,15 +146,15 @@ pub struct Record {
     /// When Karmada first saw the task; RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// How far it has come.
+    /// The progress of the move.
     pub phase: Phase,
-    /// Fields of a later version of this policy. They are kept.
+    /// Fields that a later version of this policy wrote. They are kept.
     #[serde(flatten)]
     others: Map<String, Value>,
 }
 
 impl Record {
-    /// The record of a move that just began.
+    /// The record of a move that begins with this request.
     fn new(move_type: MoveType, from: &str, phase: Phase) -> Self {
         Self {
             move_type,
@@ -173,7 +173,7 @@ impl Record {
         }
     }
 
-    /// The record of a task that was just added.
+    /// The record of an eviction task that this request adds.
     pub fn of_task(task: Task<'_>) -> Self {
         let mut record = Self::new(MoveType::Failover(task.failover_type()), task.from_cluster(), Phase::Evicted);
         record.reason = task.reason().to_owned();
@@ -183,7 +183,7 @@ impl Record {
         record
     }
 
-    /// The record of a move away from a cluster without a task.
+    /// The record of a move without an eviction task.
     pub fn of_move(from: &str) -> Self {
         let mut record = Self::new(MoveType::Move, from, Phase::Pending);
         record.before = vec![from.to_owned()];
@@ -195,12 +195,12 @@ impl Record {
         self.carried_from.as_deref().unwrap_or(&self.from)
     }
 
-    /// Whether an eviction task began it.
+    /// Whether the move began with an eviction task.
     pub fn is_failover(&self) -> bool {
         self.move_type != MoveType::Move
     }
 
-    /// The purge mode of the old copy. A move without a task removes it directly.
+    /// The purge mode by which the old copy is removed. A move without a task removes it directly.
     pub fn effective_purge_mode(&self) -> Option<PurgeMode> {
         match self.move_type {
             MoveType::Move => Some(PurgeMode::Directly),
@@ -208,12 +208,12 @@ impl Record {
         }
     }
 
-    /// Whether the state was sent to a cluster but has not made the application healthy there.
+    /// Whether the state was fed to a cluster without the application becoming healthy there.
     fn was_fed_in_vain(&self) -> bool {
         self.phase != Phase::Recovered && !self.to.is_empty() && !self.state.is_empty()
     }
 
-    /// Bytes of its text in the annotation.
+    /// The length of the record in the annotation, in bytes.
     fn size(&self) -> usize {
         serde_json::to_string(self).map_or(0, |text| text.len())
     }
@@ -224,7 +224,7 @@ impl Record {
         }
     }
 
-    /// While nothing is scheduled, `to` stays what it was: it says where the state was sent.
+    /// While the application has no clusters, `to` does not change: it says where the state was fed.
     pub fn set_to(&mut self, clusters: &[&str]) {
         let before: BTreeSet<&str> = collected(self.before.iter().map(String::as_str));
         let is_new = |cluster: &str| cluster == self.from || !before.contains(cluster);
@@ -280,12 +280,12 @@ fn map_of_strings(map: Option<Value>) -> Option<BTreeMap<String, String>> {
     }
 }
 
-/// A history annotation that can't be read.
+/// The history annotation can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("annotation `{HISTORY_ANNOTATION}` is not a history that this version can read")]
 pub struct HistoryError;
 
-/// All moves of one binding that are remembered, oldest first.
+/// The recorded moves of one binding, oldest first.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct History {
     records: Vec<Record>,
@@ -295,7 +295,7 @@ impl History {
     /// The history in the binding's annotation; empty where there is none.
     ///
     /// # Errors
-    /// [`HistoryError`], where the annotation does not hold one.
+    /// [`HistoryError`], where the annotation does not hold a history.
     pub fn read(binding: &Value) -> Result<Self, HistoryError> {
         let Some(text) = metadata::annotation(binding, HISTORY_ANNOTATION) else { return Ok(Self::default()) };
         let Ok(Value::Array(records)) = serde_json::from_str(text) else { return Err(HistoryError) };
@@ -313,7 +313,7 @@ impl History {
         self.records.last()
     }
 
-    /// The record of the failover from that cluster which is still going on.
+    /// The record of the ongoing failover from that cluster.
     pub fn ongoing(&self, from: &str) -> Option<&Record> {
         self.records
             .iter()
@@ -321,7 +321,7 @@ impl History {
             .find(|record| record.from == from && record.is_failover() && record.phase.is_ongoing())
     }
 
-    /// The newest state that was fed without success, where no later move succeeded.
+    /// The newest record whose state was fed in vain, if no later move succeeded.
     pub fn fed_in_vain(&self) -> Option<&Record> {
         self.records
             .iter()
@@ -367,7 +367,7 @@ impl History {
         }
     }
 
-    /// Adds the record of a new move. It takes over from one that is pending.
+    /// Adds the record of a new move, which supersedes a pending one.
     pub fn append(&mut self, record: Record) {
         for pending in self.records.iter_mut().filter(|record| record.phase == Phase::Pending) {
             pending.phase = Phase::Superseded;
@@ -375,9 +375,9 @@ impl History {
         self.records.push(record);
     }
 
-    /// Takes the oldest records that are over away until at most `limit` are left, and then the least valuable parts until
-    /// the annotation has at most `max_bytes`: the clusters before older moves, the reasons why values are missing, records
-    /// that are over, older records, and what is not state in the newest one. The state of the newest record stays.
+    /// Removes the oldest closed records until at most `limit` are left, and then the least valuable parts until the annotation
+    /// has at most `max_bytes`: `before` of older records, the reasons for missing values, closed records, older records, and
+    /// everything but the state in the newest one. The state of the newest record is never removed.
     pub fn limit(&mut self, limit: usize, max_bytes: usize) {
         while self.records.len() > limit && self.drop_oldest_over() {}
         if self.size() <= max_bytes {
@@ -418,7 +418,7 @@ impl History {
         oldest.is_some()
     }
 
-    /// Bytes of the annotation's text: the records, with commas between them, in brackets.
+    /// The length of the annotation in bytes: the records, with commas between them, in brackets.
     fn size(&self) -> usize {
         self.records.iter().map(|record| record.size() + 1).sum::<usize>() + 1
     }
@@ -428,7 +428,7 @@ impl History {
         if self.records.is_empty() {
             return None;
         }
-        // Records hold nothing but JSON: this can't fail.
+        // Records are made of JSON values, so this can't fail.
         serde_json::to_string(&self.records).ok()
     }
 }

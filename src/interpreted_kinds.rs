@@ -1,5 +1,5 @@
-//! What Karmada makes of a kind by itself: whether it knows when an object is unhealthy, and what of its status it reflects.
-//! What the stage `lint` says of kinds follows from it.
+//! The kinds that Karmada interprets without any customization: whether it knows when an object is unhealthy, and which fields
+//! of the status it reflects. The stage `lint` warns about state rules for other kinds and fields.
 
 use crate::settings::InterpretedKind;
 
@@ -7,8 +7,8 @@ use crate::settings::InterpretedKind;
 const WHOLE: &[&str] = &[];
 
 /// apiVersion, kind, whether some version of Karmada interprets its health, and the fields of the status that some version
-/// reflects. Source: Karmada v1.12 to v1.19, `pkg/resourceinterpreter/default`; held against
-/// `testdata/facts/interpreted-kinds.json` in the tests.
+/// reflects. Source: Karmada v1.12 to v1.19, `pkg/resourceinterpreter/default`; a test compares it with
+/// `testdata/facts/interpreted-kinds.json`.
 pub const INTERPRETED: &[(&str, &str, bool, &[&str])] = &[
     ("apps.kruise.io/v1alpha1", "AdvancedCronJob", false, WHOLE),
     (
@@ -315,7 +315,7 @@ pub const INTERPRETED: &[(&str, &str, bool, &[&str])] = &[
 ];
 
 /// apiVersion, kind, the file of the customization in `deploy/interpreters` that this project ships for it, and whether that
-/// reflects more of the status than Karmada does. Held against the files in the tests.
+/// reflects more of the status than Karmada does. A test compares it with the files.
 pub const SHIPPED: &[(&str, &str, &str, bool)] = &[
     ("argoproj.io/v1alpha1", "Workflow", "argo-workflow.yaml", false),
     ("postgresql.cnpg.io/v1", "Cluster", "cnpg-cluster.yaml", false),
@@ -344,23 +344,23 @@ pub const SHIPPED: &[(&str, &str, &str, bool)] = &[
     ("acid.zalan.do/v1", "postgresql", "zalando-postgresql.yaml", true),
 ];
 
-/// The field in which the customizations in `deploy/interpreters` reflect annotations.
+/// The field of the status into which the customizations in `deploy/interpreters` reflect annotations.
 pub const REFLECTED_ANNOTATIONS: &str = "reflected";
 
-/// What is known of a kind.
+/// How a kind is interpreted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interpretation<'a> {
-    /// Whether an unhealthy object is noticed.
+    /// Whether Karmada notices that an object is unhealthy.
     pub has_health: bool,
     /// The fields of the status that are reflected; `None` for all of them.
     pub reflected: Option<Vec<&'a str>>,
-    /// Whether it is the user's own, in `lintKinds`.
+    /// Whether it comes from `lintKinds` in the settings.
     pub is_own: bool,
 }
 
 impl<'a> Interpretation<'a> {
-    /// What is known of a kind: by the user's own list of kinds that he interprets, else of Karmada itself. Customizations in
-    /// the cluster can't be seen.
+    /// How a kind is interpreted: as `lintKinds` says or, where it does not name the kind, by Karmada itself. The policy can't
+    /// see the customizations in the cluster.
     pub fn of(api_version: &str, kind: &str, own: &'a [InterpretedKind]) -> Self {
         if let Some(own) = own.iter().find(|own| own.api_version == api_version && own.kind == kind) {
             let reflected = own.reflected.as_ref().map(|fields| fields.iter().map(String::as_str).collect());
@@ -368,20 +368,20 @@ impl<'a> Interpretation<'a> {
         }
         let known = INTERPRETED.iter().find(|(group, name, ..)| *group == api_version && *name == kind);
         Self {
-            // Of a kind that Karmada does not know, it reflects the whole status, and calls every object healthy.
+            // Of other kinds, Karmada reflects the whole status and reports every object as healthy.
             has_health: known.is_some_and(|(_, _, has_health, _)| *has_health),
             reflected: known.map(|(.., fields)| fields.to_vec()).filter(|fields| !fields.is_empty()),
             is_own: false,
         }
     }
 
-    /// Whether that field of the status is reflected. No operator writes the field of the annotations.
+    /// Whether that field of the status is reflected. The field for annotations is not one that an operator writes.
     pub fn reflects(&self, field: &str) -> bool {
         (self.is_own || field != REFLECTED_ANNOTATIONS)
             && self.reflected.as_ref().is_none_or(|fields| fields.contains(&field))
     }
 
-    /// Whether that field is named among those that are reflected.
+    /// Whether the list of reflected fields names this one.
     pub fn names(&self, field: &str) -> bool {
         self.reflected.as_ref().is_some_and(|fields| fields.contains(&field))
     }

@@ -14,8 +14,8 @@
 //! assert_eq!(text("jobStatus.jobId"), "jobStatus.jobId", "without braces, it is text");
 //! ```
 //!
-//! The reference for templates is `kubectl` (`k8s.io/client-go/util/jsonpath`), oddities included: a rule is tried out
-//! with kubectl and copied into a policy. Numbers are the one thing in which Karmada differs from it.
+//! The reference for templates is `kubectl` (`k8s.io/client-go/util/jsonpath`), including its oddities: users try a rule out with
+//! kubectl and copy it into a policy. Karmada prints numbers in another way; this policy prints them as kubectl does.
 
 mod evaluate;
 mod print;
@@ -29,17 +29,17 @@ use crate::messages::quote;
 use rfc9535::Query;
 use template::Template;
 
-/// Longest template or query in bytes.
+/// Maximum length of a template or query in bytes.
 pub const MAX_LENGTH: usize = 4096;
-/// Deepest nesting of filters and unions in a template.
+/// Maximum nesting of filters and unions in a template.
 pub const MAX_NESTING: usize = 16;
-/// Most values and parts of templates that the evaluations with one [`Budget`] may visit.
+/// Maximum number of values and template parts that all evaluations with one [`Budget`] may visit.
 pub const MAX_VISITS: usize = 200_000;
-/// Longest text that the evaluations with one [`Budget`] may print together, in bytes.
+/// Maximum length of the text that all evaluations with one [`Budget`] may print, in bytes.
 pub const MAX_TEXT: usize = 1024 * 1024;
 
-/// What evaluations may cost. One for all rules of a request bounds how long the request takes, whatever the rules and
-/// documents are.
+/// What evaluations may cost. All rules of a request share one budget, which bounds the time of the request for any rules and
+/// documents.
 #[derive(Debug)]
 pub struct Budget {
     visits: usize,
@@ -55,7 +55,7 @@ impl Default for Budget {
 impl Budget {
     fn visit(&mut self, count: usize) -> Result<(), JsonPathError> {
         let left = self.visits.checked_sub(count);
-        // What is used up stays used up: nothing smaller may follow.
+        // Once exceeded, the budget stays exceeded, also for cheaper steps.
         self.visits = left.unwrap_or(0);
         left.map(drop).ok_or_else(|| JsonPathError::limit("values to visit", MAX_VISITS))
     }
@@ -78,18 +78,18 @@ pub enum JsonPathError {
         /// What is wrong.
         problem: String,
     },
-    /// It does not fit the document.
+    /// The JSONPath does not fit the document.
     #[error("{0}")]
     Execute(String),
 }
 
 impl JsonPathError {
-    /// Whether the JSONPath itself is wrong, whatever it is evaluated on.
+    /// Whether the JSONPath is wrong for any document.
     pub fn is_parse(&self) -> bool {
         matches!(self, Self::Parse { .. })
     }
 
-    /// A limit that a template, query or document goes beyond.
+    /// A limit that a template, query or document exceeds.
     fn limit(what: &str, limit: usize) -> Self {
         Self::Execute(format!("limit exceeded: more than {limit} {what}"))
     }
@@ -106,7 +106,7 @@ enum Dialect {
 }
 
 impl JsonPath {
-    /// The template in `text`. Text outside of braces stands for itself.
+    /// The template in `text`. Text outside of braces is printed as it is.
     ///
     /// # Errors
     /// [`JsonPathError::Parse`].
@@ -127,12 +127,12 @@ impl JsonPath {
         Self::template(text)
     }
 
-    /// Whether it is constant text, without anything to look up.
+    /// Whether the template is constant text, without any field.
     pub fn is_constant(&self) -> bool {
         matches!(&self.0, Dialect::Template(template) if template.has_no_action())
     }
 
-    /// The text that every print begins and ends with, outside of the braces.
+    /// The texts outside of the braces at the beginning and at the end.
     pub fn outer_text(&self) -> (Option<&str>, Option<&str>) {
         match &self.0 {
             Dialect::Template(template) => template.outer_text(),
@@ -140,12 +140,12 @@ impl JsonPath {
         }
     }
 
-    /// Whether a `range` has no `end`: what follows it is printed once more for each of its values.
+    /// Whether a `range` has no `end`: the rest of the template is then printed once more for each value.
     pub fn has_open_range(&self) -> bool {
         matches!(&self.0, Dialect::Template(template) if template.has_open_range())
     }
 
-    /// The names of the fields that every evaluation begins with: `["status", "a"]` for `{.status.a}`.
+    /// The fields that every evaluation begins with: `["status", "a"]` for `{.status.a}`.
     pub fn leading_fields(&self) -> Vec<&str> {
         match &self.0 {
             Dialect::Template(template) => template.leading_fields(),
@@ -156,7 +156,7 @@ impl JsonPath {
     /// What `kubectl` prints for it.
     ///
     /// # Errors
-    /// [`JsonPathError::Execute`], where it does not fit `document` or goes beyond a limit.
+    /// [`JsonPathError::Execute`], where it does not fit `document` or exceeds a limit.
     pub fn print(&self, document: &Value) -> Result<String, JsonPathError> {
         self.evaluate(document, &mut Budget::default()).map(|(text, _)| text)
     }

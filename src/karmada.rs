@@ -29,14 +29,14 @@ const CLUSTER_BINDING_NAME: &str = "clusterresourcebinding.karmada.io/name";
 const BINDING_PERMANENT_ID: &str = "resourcebinding.karmada.io/permanent-id";
 const CLUSTER_BINDING_PERMANENT_ID: &str = "clusterresourcebinding.karmada.io/permanent-id";
 
-/// Whether Karmada itself sets the label `key` on manifests, so that no one else may.
+/// Whether Karmada itself sets the label `key` on manifests; nobody else may then.
 /// Source: `pkg/controllers/binding/common.go`, `mergeLabel`; `pkg/util/constants.go`.
 pub fn is_own_label(key: &str) -> bool {
     key == "karmada.io/managed" || key.ends_with(".karmada.io/permanent-id")
 }
 
-/// Whether objects of that kind never have a state to preserve, whatever rules their binding carries: Karmada copies those of a
-/// policy into the binding of every resource that it selects.
+/// Whether objects of that kind never have state. Their bindings may carry state rules all the same, since Karmada copies the
+/// rules of a policy into the binding of every resource that the policy selects.
 pub fn is_stateless(resource: ObjectReference<'_>) -> bool {
     matches!(
         (resource.group, resource.kind),
@@ -59,7 +59,7 @@ pub enum FailoverType {
 }
 
 impl FailoverType {
-    /// The other one.
+    /// The other type.
     pub fn other(self) -> Self {
         match self {
             Self::Application => Self::Cluster,
@@ -82,19 +82,19 @@ impl fmt::Display for FailoverType {
     }
 }
 
-/// How the application is taken from its old cluster. Karmada up to v1.18 has two more names for two of them.
+/// How the application is removed from its old cluster. Karmada before v1.19 has other names for two of the modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PurgeMode {
     /// `Directly`, `Immediately`: removed at once, before the new copy starts.
     Directly,
-    /// `Gracefully`, `Graciously`, and where no mode is given: kept until the new copy is healthy.
+    /// `Gracefully`, `Graciously`, and the default: kept until the new copy is healthy.
     Gracefully,
-    /// `Never`: kept.
+    /// `Never`: the old copy is kept.
     Never,
 }
 
 impl PurgeMode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Directly, Self::Gracefully, Self::Never];
 
     /// The mode of that name in any version of Karmada; `None` for an unknown one.
@@ -117,7 +117,7 @@ impl PurgeMode {
     }
 }
 
-/// A rule of `statePreservation` as it is written.
+/// A rule of `statePreservation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatePreservationRule<'a> {
     /// `aliasLabelName`: the label that the value becomes.
@@ -141,8 +141,8 @@ impl<'a> Failover<'a> {
         self.0.get(failover_type.as_str()).filter(|behavior| behavior.is_object())
     }
 
-    /// `statePreservation.rules` of that behaviour; empty where there are none. Rules without their two strings can't
-    /// be stored, they are left out.
+    /// `statePreservation.rules` of that behaviour. Rules that lack one of their two strings are left out: no API server stores
+    /// them.
     pub fn rules(self, failover_type: FailoverType) -> Vec<StatePreservationRule<'a>> {
         let rules = self
             .behavior(failover_type)
@@ -165,7 +165,7 @@ impl<'a> Failover<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Binding<'a>(&'a Value);
 
-/// What [`Binding`] reads but the statuses.
+/// The fields that [`Binding`] reads, without the statuses.
 pub fn binding_fields() -> Fields<'static> {
     let mut fields = metadata::fields();
     for name in ["clusters", "failover", "gracefulEvictionTasks", "requiredBy", "resource"] {
@@ -174,7 +174,7 @@ pub fn binding_fields() -> Fields<'static> {
     fields
 }
 
-/// Adds the statuses of the application in these clusters, and the health in the others.
+/// Adds the application's status in these clusters, and only its health in all others.
 pub fn add_statuses(fields: &mut Fields<'_>, clusters: Vec<String>) {
     let statuses = fields.at("status.aggregatedStatus");
     let status = statuses.each();
@@ -250,7 +250,7 @@ impl<'a> Binding<'a> {
         health.and_then(Value::as_str) == Some("Healthy")
     }
 
-    /// Every cluster that `status.aggregatedStatus` has, and whether the application is healthy there.
+    /// The clusters in `status.aggregatedStatus`, each with whether the application is healthy there.
     pub fn health(self) -> BTreeMap<&'a str, bool> {
         let items = self.0.pointer("/status/aggregatedStatus").and_then(Value::as_array);
         let mut health = BTreeMap::new();
@@ -260,8 +260,8 @@ impl<'a> Binding<'a> {
         health
     }
 
-    /// Namespace and name of the binding that requires this one in `cluster`, if one alone does: this one is attached then,
-    /// and follows it.
+    /// Namespace and name of the binding that requires this one in `cluster`, if there is exactly one: this binding is attached to
+    /// it then and follows it.
     /// Source: `pkg/dependenciesdistributor/dependencies_distributor.go`, `createOrUpdateAttachedBinding`.
     pub fn requirer_in(self, cluster: &str) -> Option<(&'a str, &'a str)> {
         let required_by = self.0.pointer("/spec/requiredBy").and_then(Value::as_array);
@@ -288,17 +288,17 @@ impl<'a> Task<'a> {
         text(self.0, "fromCluster")
     }
 
-    /// Why, as the producer says.
+    /// The reason that the producer gives.
     pub fn reason(self) -> &'a str {
         text(self.0, "reason")
     }
 
-    /// Who wrote the task.
+    /// The component that wrote the task.
     pub fn producer(self) -> &'a str {
         text(self.0, "producer")
     }
 
-    /// The purge mode as it is written; empty where there is none.
+    /// The name of the purge mode; empty where there is none.
     pub fn purge_mode(self) -> &'a str {
         text(self.0, "purgeMode")
     }
@@ -319,10 +319,10 @@ impl<'a> Task<'a> {
         Some(clusters.iter().filter_map(Value::as_str).collect())
     }
 
-    /// Whether the task stays whatever becomes of the application (`suppressDeletion`, purge mode Never), so that its
-    /// being there does not say that the new copy was never healthy.
+    /// Whether the task stays even after the new copy is healthy (`suppressDeletion`, purge mode Never). Such a task does not mean
+    /// that the new copy was never healthy.
     /// Source: `pkg/controllers/gracefuleviction/evictiontask.go`, `assessSingleTask`.
-    pub fn is_kept_for_ever(self) -> bool {
+    pub fn is_kept_forever(self) -> bool {
         self.0.get("suppressDeletion").and_then(Value::as_bool) == Some(true)
     }
 
@@ -342,7 +342,7 @@ impl<'a> Task<'a> {
     }
 }
 
-/// The item of `spec.gracefulEvictionTasks` from that cluster, to be written.
+/// The item of `spec.gracefulEvictionTasks` from that cluster, mutable.
 pub fn task_mut<'a>(binding: &'a mut Value, from_cluster: &str) -> Option<&'a mut Map<String, Value>> {
     binding
         .pointer_mut("/spec/gracefulEvictionTasks")?
@@ -352,7 +352,7 @@ pub fn task_mut<'a>(binding: &'a mut Value, from_cluster: &str) -> Option<&'a mu
         .as_object_mut()
 }
 
-/// Writes `preservedLabelState` of a task; absent where it would be empty.
+/// Writes `preservedLabelState` of a task, or removes it where it would be empty.
 pub fn set_preserved_label_state(task: &mut Map<String, Value>, state: Map<String, Value>) {
     if state.is_empty() {
         task.remove("preservedLabelState");
@@ -418,7 +418,7 @@ impl<'a> BindingReference<'a> {
     }
 }
 
-/// What [`Work`] reads, and of each manifest these fields.
+/// The fields that [`Work`] reads, with these fields of each manifest.
 pub fn work_fields(of_manifest: Fields<'_>) -> Fields<'_> {
     let mut fields = metadata::fields();
     *fields.at("spec.workload.manifests").each() = of_manifest;
@@ -447,7 +447,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// `spec.workload.manifests`, to be written.
+/// `spec.workload.manifests`, mutable.
 pub fn manifests_mut(work: &mut Value) -> &mut [Value] {
     let manifests = work.pointer_mut("/spec/workload/manifests").and_then(Value::as_array_mut);
     manifests.map(Vec::as_mut_slice).unwrap_or_default()

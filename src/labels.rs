@@ -1,18 +1,18 @@
-//! What Kubernetes takes as a label.
+//! Which label keys and values Kubernetes accepts.
 //!
 //! Source: `k8s.io/apimachinery/pkg/util/validation`, `IsValidLabelValue`, `IsQualifiedName` and `IsDNS1123Subdomain`.
 
 const MAX_NAME: usize = 63;
 const MAX_PREFIX: usize = 253;
 
-/// Whether the API server takes `value` as a label value: empty, or at most 63 characters of `[A-Za-z0-9_.-]` that
+/// Whether `value` is a valid label value: empty, or at most 63 characters of `[A-Za-z0-9_.-]` that
 /// begin and end with a letter or digit.
 pub fn is_label_value(value: &str) -> bool {
     value.is_empty() || is_name(value)
 }
 
-/// Whether the API server takes `key` as a label key: a name like a non-empty label value, with an optional
-/// DNS subdomain of at most 253 characters and a slash in front of it.
+/// Whether `key` is a valid label key: a name with the syntax of a non-empty label value, optionally after a DNS subdomain of at
+/// most 253 characters and a slash.
 pub fn is_qualified_name(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => is_dns_subdomain(prefix) && is_name(name),
@@ -31,7 +31,7 @@ pub fn is_dns_subdomain(prefix: &str) -> bool {
     prefix.len() <= MAX_PREFIX && prefix.split('.').all(|label| is_framed(label, edge, |b| edge(b) || b == b'-'))
 }
 
-/// Not empty, with `edge` at both ends and `inner` everywhere.
+/// Whether `text` is not empty, has `edge` at both ends and `inner` everywhere.
 fn is_framed(text: &str, edge: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|&b| edge(b)) && bytes.last().is_some_and(|&b| edge(b)) && bytes.iter().all(|&b| inner(b))

@@ -6,8 +6,8 @@
 //! (Karmada API server)           (Karmada API server)             (Karmada API server)       (member; restore can run here)
 //! ```
 //!
-//! Everything is a function from values to a [`Verdict`]: [`evaluate`] takes a [`Request`], [`Settings`] and a
-//! [`Cluster`] to look objects up in, and knows no engine, clock or randomness. The shells around it are thin.
+//! The core is a pure function: [`evaluate`] takes a [`Request`], [`Settings`] and a [`Cluster`] to look objects up in, and returns
+//! a [`Verdict`]. It knows no engine, clock or randomness. The shells around it are thin.
 //!
 //! ```
 //! use stateful_failover::cluster::Objects;
@@ -35,11 +35,11 @@
 //! |---|---|
 //! | [`lint`], [`preserve`], [`guard`], [`feed`], [`restore`] | the stages |
 //! | [`karmada`] | views of Karmada's objects: every field name of its API |
-//! | [`interpreted_kinds`] | of which kinds Karmada knows the health, and what of their status it reflects |
+//! | [`interpreted_kinds`] | the kinds whose health Karmada knows, and the fields of their status that it reflects |
 //! | [`history`], [`state`] | what the policy remembers of a move, on the binding and on the workload |
 //! | [`jsonpath`] | the dialects that state rules are written in |
-//! | [`settings`], [`workload_match`], [`request`], [`json`], [`cluster`], [`verdict`], [`messages`] | what goes in and what comes out |
-//! | [`object_reference`], [`metadata`], [`labels`] | kind and name of an object, labels and annotations, and what is valid in them |
+//! | [`settings`], [`workload_match`], [`request`], [`json`], [`cluster`], [`verdict`], [`messages`] | the input and the output |
+//! | [`object_reference`], [`metadata`], [`labels`] | kind and name of an object, its labels and annotations |
 //! | [`rehearsal`] | a model of Karmada's controllers, for the tools that show a failover before it happens |
 //! | `guest`, `playground` | the shells: the waPC engine's, and the browser's |
 
@@ -87,7 +87,7 @@ use messages::chain;
 use object_reference::ObjectReference;
 use request::RequestError;
 
-/// The map or set of these entries. `collect` would sort them first, and bring a sort of 5 KB into the module for every type.
+/// The map or set of these entries. `collect` would sort them first, which adds a sort of 5 KB to the module for every type.
 pub(crate) fn collected<Entries: Default + Extend<Entry>, Entry>(entries: impl IntoIterator<Item = Entry>) -> Entries {
     let mut collected = Entries::default();
     collected.extend(entries);
@@ -114,8 +114,8 @@ impl Stage {
     }
 }
 
-/// Decides what an engine sends: `{"request": {…}, "settings": {…}}`, as Kubewarden's `validate` does. Whatever is wrong with it is
-/// a denial with a message; an error would be an internal error of the policy server to the user.
+/// Decides the payload of an engine: `{"request": {…}, "settings": {…}}`, as in Kubewarden's `validate`. An invalid payload is
+/// denied with a message: if this function returned an error, the user would see an internal error of the policy server.
 pub fn decide(payload: &[u8], cluster: &impl Cluster) -> Verdict<String> {
     let payload = std::str::from_utf8(payload).map_err(|error| error.to_string());
     let (request, settings) =
@@ -125,7 +125,7 @@ pub fn decide(payload: &[u8], cluster: &impl Cluster) -> Verdict<String> {
                 return Verdict::deny(format!("cannot read the request that the policy engine sent: {error}"));
             }
         };
-    // What no stage reads is let go before the settings are read.
+    // Requests that no stage reads are accepted before the settings are read.
     if !request.is_write() {
         return Verdict::accept();
     }
@@ -137,12 +137,12 @@ pub fn decide(payload: &[u8], cluster: &impl Cluster) -> Verdict<String> {
 
 /// Decides one admission request.
 ///
-/// Deterministic, the same on a dry run, and idempotent: evaluating a request on its own result accepts it as it is.
-/// Requests for a subresource, other operations than CREATE and UPDATE, and objects that are being deleted pass as they
-/// came, as does whatever the policy does not understand.
+/// The verdict is deterministic, the same for a dry run, and idempotent: a request whose object is the result of this function is
+/// accepted unchanged. So are requests for a subresource, operations other than CREATE and UPDATE, objects that are being deleted,
+/// and objects that the policy does not understand.
 ///
-/// A request costs at most two lookups in the stage `feed` (the second for a dependent of an application), one for each
-/// ConfigMap in `restore`, and none in other stages.
+/// The stage `feed` makes at most two lookups for a request (the second for a dependent of an application), `restore` one for each
+/// ConfigMap, and the other stages none.
 pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Cluster) -> Verdict<String> {
     if !request.is_write() {
         return Verdict::accept();
@@ -152,7 +152,7 @@ pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Clust
         return Verdict::accept();
     }
     let verdict = match review_parts(stage, request, settings, cluster, &|parts| parts) {
-        // An edit that goes beyond what was read is rare: a member that stands there twice makes one.
+        // It is rare that an edit goes beyond what was read: an object with a duplicate member needs it.
         Err(ReviewError::NotRead) => review_parts(stage, request, settings, cluster, &|_| Fields::whole()),
         verdict => verdict,
     };
@@ -172,7 +172,7 @@ enum ReviewError {
     NotRead,
 }
 
-/// The verdict on a request, of whose objects as much is read as `detail` makes of what the stage needs.
+/// The verdict on a request. `detail` extends what the stage needs to read of the request's objects.
 fn review_parts(
     stage: Stage,
     request: &Request<'_>,
@@ -195,7 +195,7 @@ fn review_parts(
     if stage == Stage::Preserve
         && let Some(clusters) = preserve::clusters_left(object.value(), old.as_ref(), &settings.preserve)
     {
-        // Only now it is known whose statuses are needed.
+        // Which statuses are needed is known only after the binding was read.
         match &mut old {
             Some(Value::Object(old)) => {
                 let mut fields = Fields::default();
@@ -214,7 +214,7 @@ fn review_parts(
     verdict.try_map(|edited| object.write(&edited).map_err(|NotRead| ReviewError::NotRead))
 }
 
-/// The verdict on the object of a write and on the stored one, which are read as far as the stage needs them, or further.
+/// The verdict on the object of a write. At least what the stage needs was read of it and of the stored object.
 pub fn review(
     request: &Request<'_>,
     object: &Value,
@@ -230,7 +230,7 @@ pub fn review(
     }
 }
 
-/// Both stages that look at bindings: what either refuses is refused.
+/// Both stages for bindings, `guard` and `preserve`: each may deny the request.
 fn review_binding(binding: &Value, old: Option<&Value>, settings: &Settings) -> Verdict {
     let mut guarded = guard::review(binding, old, settings.guard);
     if !guarded.is_allowed() {
@@ -242,7 +242,7 @@ fn review_binding(binding: &Value, old: Option<&Value>, settings: &Settings) -> 
     verdict
 }
 
-/// Both stages that look at Works: the state is fed to a manifest, and restored in it.
+/// Both stages for Works: `feed` writes the state onto a manifest, and `restore` changes the manifest.
 fn review_work(
     request: &Request<'_>,
     work: &Value,
@@ -259,7 +259,7 @@ fn review_work(
         _ => work,
     };
     let is_resource = |reference: ObjectReference<'_>| owner.propagates(reference);
-    match restore::work::carry_out_in(fed, old, is_resource, &settings.restore, cluster) {
+    match restore::work::apply_in(fed, old, is_resource, &settings.restore, cluster) {
         Ok(mut restoration) => {
             if let Some(restored) = restoration.object {
                 verdict.outcome = Verdict::mutate(work, restored).outcome;

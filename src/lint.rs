@@ -1,5 +1,5 @@
 //! The stage `lint`: a PropagationPolicy with state rules that would fail or have no effect when a failover happens is
-//! rejected or warned of when it is written.
+//! rejected, or answered with a warning, when it is written.
 
 use serde_json::Value;
 
@@ -14,19 +14,19 @@ use crate::settings::{InterpretedKind, Level, Settings};
 use crate::state;
 use crate::verdict::Verdict;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Denied, where the settings say `lint: Enforce`.
+    /// Denies the policy, with `lint: Enforce`.
     Error,
-    /// Warned of.
+    /// A warning.
     Warning,
 }
 
 /// One finding.
 #[derive(Debug)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// Path of the field from the root of the policy: `spec.failover.cluster.statePreservation.rules[0].jsonPath`.
     pub path: String,
@@ -36,15 +36,15 @@ pub struct Finding {
     pub remedy: String,
 }
 
-/// What of a policy the stage reads.
+/// The fields of a policy that the stage reads.
 pub fn fields() -> Fields<'static> {
     let mut fields = metadata::fields();
     fields.member("spec").set_whole();
     fields
 }
 
-/// Checks the state rules of `policy`, a PropagationPolicy or ClusterPropagationPolicy. `old` is the stored policy: what it
-/// already says does not deny a later write of something else.
+/// Checks the state rules of `policy`, a PropagationPolicy or ClusterPropagationPolicy. `old` is the stored policy: errors in a spec
+/// that the write does not change are warnings.
 pub fn review(policy: &Value, old: Option<&Value>, described: &str, settings: &Settings) -> Verdict {
     let level = settings.lint;
     if level == Level::Off {
@@ -74,7 +74,7 @@ impl Finding {
         format!("{}: {}; {}", self.path, self.problem, self.remedy)
     }
 
-    /// The finding as warnings: on one line where there is room, else the remedy on a second one.
+    /// The finding as one warning or, where that is too long, the remedy as a second one.
     fn warnings(&self) -> Vec<String> {
         let message = self.message();
         if message.chars().count() <= MAX_WARNING {
@@ -84,7 +84,7 @@ impl Finding {
     }
 }
 
-/// What there is to say of the state rules of `policy`, whatever the settings make of it.
+/// All findings on the state rules of `policy`, whatever `lint` is set to.
 pub fn find(policy: &Value, settings: &Settings) -> Vec<Finding> {
     let purge_modes = &settings.feed.purge_modes;
     let kinds = SelectedKind::of(policy, &settings.lint_kinds);
@@ -192,7 +192,7 @@ fn check_alias(rule: &StatePreservationRule<'_>, earlier: &[StatePreservationRul
     Some((format!("{} is the alias of rules[{first}] too", quote(alias)), "choose another name".to_owned()))
 }
 
-/// How bad, what, and the remedy.
+/// Severity, problem and remedy.
 type JsonPathFinding = (Severity, String, String);
 
 fn check_json_path(text: &str, parsed: Result<JsonPath, JsonPathError>) -> Vec<JsonPathFinding> {
@@ -268,7 +268,7 @@ fn check_root(text: &str, parsed: &JsonPath) -> Option<JsonPathFinding> {
     }
 }
 
-/// `text` without the `.status` that its path starts with.
+/// `text` without the leading `.status` of its path.
 fn without_status(text: &str) -> Option<String> {
     let at = text.find(".status")?;
     let after = text.get(at + ".status".len()..)?;
@@ -277,8 +277,8 @@ fn without_status(text: &str) -> Option<String> {
     is_field.then(|| format!("{}{root}{after}", text.get(..at).unwrap_or_default()))
 }
 
-/// `text` with the dots in quoted names escaped; `None` where there is none to escape: kubectl's dialect parses what is
-/// quoted in brackets like what follows a dot.
+/// `text` with the dots in quoted names escaped; `None` where there are none. kubectl's dialect splits a quoted name in brackets at
+/// its dots.
 fn escape_quoted_names(text: &str) -> Option<String> {
     let mut escaped = String::new();
     let mut rest = text;
@@ -347,7 +347,7 @@ impl<'a> SelectedKind<'a> {
     }
 }
 
-/// What there is to say of a kind whose health Karmada does not know: the problem, and the remedy.
+/// The problem with a kind whose health Karmada does not know, and the remedy.
 pub fn unnoticed_failure(api_version: &str, kind: &str) -> (String, String) {
     let problem = format!("Karmada does not know when a {kind} is unhealthy, and never moves it for that");
     (problem, shipped(api_version, kind).map_or_else(|| WRITE_ONE.to_owned(), remedy_of))
@@ -359,8 +359,8 @@ fn remedy_of(file: &str) -> String {
     format!("apply deploy/interpreters/{file} and list the kind in `lintKinds`")
 }
 
-/// The kinds among several selected ones that have no state, or not what the rules read: Karmada copies the rules into the
-/// binding of every resource that the policy selects.
+/// The selected kinds that have no state, or not the fields that the rules read. Karmada copies the rules into the binding of every
+/// resource that the policy selects.
 fn kinds_without_state(kinds: &[SelectedKind<'_>], roots: &[&str]) -> Option<String> {
     if kinds.len() < 2 {
         return None;
@@ -375,7 +375,7 @@ fn kinds_without_state(kinds: &[SelectedKind<'_>], roots: &[&str]) -> Option<Str
     (!without.is_empty()).then(|| without.join(", "))
 }
 
-/// Text that was meant to be a path: it begins with a dot or `$`, or is names with dots or brackets between them.
+/// Whether `text` was meant to be a path: it begins with a dot or `$`, or consists of names with dots or brackets between them.
 fn looks_like_path(text: &str) -> bool {
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -385,7 +385,7 @@ fn looks_like_path(text: &str) -> bool {
 }
 
 /// Whether the placement can't choose more than one cluster at a time.
-/// Source: `pkg/apis/policy/v1alpha1/propagation_types.go`, `Placement`; a spread constraint without a field is by cluster.
+/// Source: `pkg/apis/policy/v1alpha1/propagation_types.go`, `Placement`; a spread constraint without `spreadByField` is by cluster.
 fn chooses_one_cluster(policy: &Value) -> bool {
     let list = |path: &str| policy.pointer(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_one = |constraint: &Value| {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-/// Longest warning that goes out. Kubernetes asks for at most 120 characters and cuts at 256.
+/// Maximum length of a warning in characters. Kubernetes asks for at most 120 and cuts at 256.
 /// Source: `k8s.io/api/admission/v1`, `AdmissionResponse.Warnings`.
 pub const MAX_WARNING: usize = 120;
-/// Longest quotation of a value that a user gave.
+/// Maximum length of a quotation in characters.
 const MAX_QUOTE: usize = 80;
 
 /// `text` as one warning line: control characters escaped, cut with `…` at [`MAX_WARNING`] characters.
@@ -18,7 +18,7 @@ pub fn quote(text: &str) -> String {
     format!("`{}`", shown(text))
 }
 
-/// `text` as [`quote`] has it, without the backticks.
+/// `text` as in [`quote`], without the backticks.
 pub(crate) fn shown(text: &str) -> String {
     cut(&escape(text), MAX_QUOTE)
 }
@@ -26,7 +26,7 @@ pub(crate) fn shown(text: &str) -> String {
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len().min(4 * MAX_WARNING));
     for c in text.chars().take(4 * MAX_WARNING) {
-        // U+2028 and the like are no control characters, but they break lines and turn text around on terminals.
+        // U+2028 and its like are not control characters, but they break lines or reverse the text on terminals.
         if c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
             escaped.extend(c.escape_default());
         } else {
@@ -36,7 +36,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// `text`, with `…` at its end where it has more than `limit` characters.
+/// `text`, cut to `limit` characters with `…` at the end where it is longer.
 pub(crate) fn cut(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         None => text.to_owned(),
@@ -48,7 +48,7 @@ pub(crate) fn cut(text: &str, limit: usize) -> String {
     }
 }
 
-/// The first few of `items`, and how many more there are: messages have an end, whatever they are about.
+/// The first 20 of `items`, and how many more there are, since messages must not grow without limit.
 pub fn listed(items: &[impl AsRef<str>]) -> String {
     const MAX_ITEMS: usize = 20;
     let first = items.iter().take(MAX_ITEMS).map(AsRef::as_ref).collect::<Vec<_>>().join("; ");
@@ -58,7 +58,7 @@ pub fn listed(items: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// The message of `error` with those of its causes, each of which prints its own level only.
+/// The message of `error` followed by those of its causes.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,16 +1,16 @@
-//! Labels and annotations of any object, read and written in place.
+//! Reads and writes labels and annotations of any object.
 
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::json::Fields;
 
-/// Labels and annotations, and what is a scalar of the rest: name, namespace, whether it is being deleted.
+/// Labels, annotations and the scalar fields of the metadata: name, namespace, deletionTimestamp.
 pub fn fields<'a>() -> Fields<'a> {
     Fields::of(&["metadata.labels", "metadata.annotations"])
 }
 
-/// Metadata that can't hold a label or annotation.
+/// The metadata can't hold a label or annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{path}` is {found}, expected an object")]
 pub struct MetadataError {
@@ -33,11 +33,11 @@ pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.get("metadata")?.get("annotations")?.get(key)?.as_str()
 }
 
-/// Most bytes that keys and values of all annotations of an object may have together.
+/// Maximum size of all annotations of an object, keys and values together, in bytes.
 /// Source: `k8s.io/apimachinery/pkg/api/validation`, `TotalAnnotationSizeLimitB`.
 pub const MAX_ANNOTATIONS: usize = 256 * 1024;
 
-/// Bytes that the object's other annotations leave for the value of the annotation `key`.
+/// How many bytes the object's other annotations leave for the value of the annotation `key`.
 pub fn annotations_left(object: &Value, key: &str) -> usize {
     let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
     let others = annotations.into_iter().flatten().filter(|(other, _)| *other != key);
@@ -48,7 +48,7 @@ pub fn annotations_left(object: &Value, key: &str) -> usize {
 /// Writes the label `key`. `metadata` and `labels` are created where they are absent or null.
 ///
 /// # Errors
-/// Where one of them is something else than an object.
+/// One of them is not an object.
 pub fn set_label(object: &mut Value, key: &str, value: &str) -> Result<(), MetadataError> {
     let labels = child(metadata(object)?, "labels", "metadata.labels")?;
     labels.insert(key.to_owned(), Value::from(value));
@@ -58,7 +58,7 @@ pub fn set_label(object: &mut Value, key: &str, value: &str) -> Result<(), Metad
 /// Writes the annotation `key`. `metadata` and `annotations` are created where they are absent or null.
 ///
 /// # Errors
-/// Where one of them is something else than an object.
+/// One of them is not an object.
 pub fn set_annotation(object: &mut Value, key: &str, value: String) -> Result<(), MetadataError> {
     let annotations = child(metadata(object)?, "annotations", "metadata.annotations")?;
     annotations.insert(key.to_owned(), Value::from(value));
@@ -96,7 +96,7 @@ fn child<'a>(
     }
 }
 
-/// What a value is, for messages: `a string`, `a list`, …
+/// The type of a value for messages: `a string`, `a list`, …
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::messages::{quote, shown};
 
-/// The objects that a request, a binding, a lookup or a manifest is about. It is printed as ``Kind `namespace/name` ``.
+/// An object by group, kind and name. It is printed as ``Kind `namespace/name` ``.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectReference<'a> {
-    /// API group, empty for the core group. The version is left out: a manifest is the same object in each.
+    /// API group, empty for the core group. There is no version, since the object is the same in each.
     pub group: &'a str,
     /// PascalCase.
     pub kind: &'a str,

@@ -1,8 +1,8 @@
-//! The shell of the browser, and of Node: the core behind a few functions on JSON text. `playground/policy` gives them types.
+//! The shell for browsers and Node: the core behind a few functions on JSON text. `playground/policy` adds types.
 //!
-//! Text goes in and comes out, since a JavaScript number can't hold every number that a Kubernetes object may hold. Each answer
+//! The functions take and return text, since a JavaScript number can't hold every number of a Kubernetes object. Each answer
 //! is `{"value": …}`, or `{"problems": [{"path", "message"}]}` where the input can't be used: `path` says where, as in the
-//! settings' own errors.
+//! errors of the settings.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -19,9 +19,9 @@ use crate::settings::reader::Problem;
 use crate::verdict::{Outcome, Verdict};
 use crate::{Request, Settings};
 
-/// Decides an admission request: `request` is an AdmissionRequest, `settings` the policy's, `objects` a list of what lookups
+/// Decides an admission request: `request` is an AdmissionRequest, `settings` are the policy's, `objects` is a list of what lookups
 /// find. The value: `{"allowed", "message", "code", "object", "warnings", "auditAnnotations", "notes"}`, where `object` is the
-/// text of the object in place of the request's.
+/// text of the changed object.
 #[wasm_bindgen]
 pub fn evaluate(request: &str, settings: &str, objects: &str) -> String {
     answer(|| {
@@ -77,7 +77,7 @@ pub fn history(binding: &str) -> String {
     })
 }
 
-/// Plays a [`Scenario`] with the policy, and with Karmada alone. The value: `{"acts", "outcome", "karmadaAlone"}`.
+/// Rehearses a [`Scenario`] with the policy, and with Karmada alone. The value: `{"acts", "outcome", "karmadaAlone"}`.
 #[wasm_bindgen]
 pub fn play(scenario: &str, settings: &str, objects: &str) -> String {
     answer(|| {
@@ -103,7 +103,7 @@ pub fn play(scenario: &str, settings: &str, objects: &str) -> String {
     })
 }
 
-/// A verdict as it is shown.
+/// The JSON form of a verdict.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Decision {
@@ -160,7 +160,7 @@ struct PlayedAct {
     binding: String,
 }
 
-/// A request and its answer, objects as text.
+/// A request and its answer, with objects as text.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Evaluated {
@@ -172,7 +172,7 @@ struct Evaluated {
     verdict: Decision,
 }
 
-/// How a play ended, objects as text.
+/// How a rehearsal ended, with objects as text.
 #[derive(Serialize)]
 struct Ending {
     #[serde(flatten)]

@@ -1,5 +1,5 @@
-//! The stage `preserve`: when an application leaves a cluster, its state is read out of that cluster's status and written
-//! into the binding's history and, where an eviction task takes it away, onto the task.
+//! The stage `preserve`: when an application leaves a cluster, its state is read from the status that it had there, and written into
+//! the binding's history and onto the eviction task, if there is one.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,10 +17,11 @@ use crate::settings::{Moves, OnMissingState, PreserveSettings};
 use crate::state::{self, Reading, State, StateRule};
 use crate::verdict::{Outcome, Verdict};
 
-/// Most eviction tasks that are looked at; Karmada itself has one a cluster.
+/// Maximum number of eviction tasks of a binding. Karmada itself adds at most one for each cluster.
 const MAX_TASKS: usize = 1000;
 
-/// The clusters that the application leaves with this request, whose statuses [`review`] reads; `None` where it has nothing to do.
+/// The clusters that the application leaves with this request; [`review`] reads the statuses from them. `None` where it has nothing
+/// to do.
 pub fn clusters_left(binding: &Value, old: Option<&Value>, settings: &PreserveSettings) -> Option<Vec<String>> {
     let view = Binding::new(binding);
     let moved_from = moved_from(view, old, settings);
@@ -33,18 +34,17 @@ pub fn clusters_left(binding: &Value, old: Option<&Value>, settings: &PreserveSe
     Some(evicted_from.chain(moved_from).take(MAX_TASKS).map(str::to_owned).collect())
 }
 
-/// Whether the application neither leaves a cluster nor has left one that is remembered.
+/// Whether the application neither leaves a cluster nor has a history of moves.
 fn is_at_rest(binding: Binding<'_>, old: Option<&Value>, moved_from: Option<&str>) -> bool {
     let has_history = |object| metadata::annotation(object, HISTORY_ANNOTATION).is_some();
     let objects = old.into_iter().chain([binding.object()]);
     moved_from.is_none() && binding.tasks().is_empty() && !objects.into_iter().any(has_history)
 }
 
-/// Preserves the state of every task in `binding` that `old` does not have, and of every move without a task, keeps that of
-/// the others, and brings the history up to date. `old` is the stored binding, `None` on a CREATE.
+/// Preserves the state for every eviction task that the request adds and for a move without a task, keeps the state of the other
+/// tasks, and updates the history. `old` is the stored binding, `None` on a CREATE.
 ///
-/// Only what is stored is believed: statuses are read from `old` (on a CREATE there is nothing else than `binding`),
-/// and a request can't edit the history.
+/// Only stored data is trusted: statuses are read from `old` (from `binding` on a CREATE), and a request can't edit the history.
 pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings) -> Verdict {
     let stored = old.unwrap_or(binding);
     let history = History::read(stored);
@@ -83,8 +83,8 @@ pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings)
     preservation.finish()
 }
 
-/// The one cluster that the application is taken from without an eviction task: it is scheduled to exactly one other, or to
-/// none.
+/// The cluster that the application leaves without an eviction task: it ran in this cluster only, and is now scheduled to one other
+/// cluster, or to none.
 fn moved_from<'a>(new: Binding<'_>, old: Option<&'a Value>, settings: &PreserveSettings) -> Option<&'a str> {
     let old = old.filter(|_| settings.moves == Moves::Preserve).map(Binding::new)?;
     let [from] = old.clusters()[..] else { return None };
@@ -96,17 +96,17 @@ fn moved_from<'a>(new: Binding<'_>, old: Option<&'a Value>, settings: &PreserveS
     (is_elsewhere && new.task(from).is_none() && old.task(from).is_none()).then_some(from)
 }
 
-/// One review under way.
+/// The state of one review.
 struct Preservation<'a> {
     binding: Binding<'a>,
     old: Option<Binding<'a>>,
     settings: &'a PreserveSettings,
     history: History,
-    /// Whether the stored history can be read. One that can't is left as it is.
+    /// Whether the stored history can be read. Otherwise it is left as it is.
     is_readable: bool,
-    /// What the rules may still cost.
+    /// What the evaluation of the rules may still cost.
     budget: Budget,
-    /// What is to be written onto each task.
+    /// The changes of each task.
     edits: Vec<TaskEdit>,
     /// Why the request must be denied.
     problems: Vec<String>,
@@ -122,22 +122,22 @@ struct TaskEdit {
     clusters_before: Option<Vec<String>>,
 }
 
-/// Whether a rule without a value holds the application back.
+/// How the application leaves a cluster.
 #[derive(Clone, Copy, PartialEq)]
 enum Leaving {
-    /// By an eviction task, which can be denied: Karmada tries again.
+    /// By an eviction task. It can be denied, since Karmada retries.
     Evicted,
-    /// By a move, which can't.
+    /// By a move without a task. It is never denied.
     Moved,
 }
 
 impl<'a> Preservation<'a> {
     fn run(&mut self, tasks: &[Task<'a>], moved_from: Option<&'a str>) {
-        // Statuses change without a request that the policy sees: first what was stored, then what is to be.
+        // Statuses change without a request that the policy sees, so the stored binding comes first, then the requested one.
         let stored = self.old.unwrap_or(self.binding);
         self.history.update(stored, stored);
         self.history.update(self.binding, stored);
-        // The records that were there before this request: what is evicted together does not carry over to one another.
+        // The records from before this request: of applications evicted together, none inherits the state of another.
         let earlier = self.history.clone();
         for &task in tasks {
             match self.old.and_then(|old| old.task(task.from_cluster())) {
@@ -151,7 +151,7 @@ impl<'a> Preservation<'a> {
         }
     }
 
-    /// A task that was there before: what a stale writer dropped from it is put back.
+    /// Keeps a task that exists already: what a stale writer removed from it is put back.
     fn keep(&mut self, task: Task<'a>, old_task: Task<'a>) {
         let record = self.history.ongoing(task.from_cluster());
         let label_state = match (task.preserved_label_state(), old_task.preserved_label_state()) {
@@ -170,7 +170,7 @@ impl<'a> Preservation<'a> {
         }
     }
 
-    /// A task that was just added.
+    /// Preserves the state for a task that this request adds.
     fn preserve(&mut self, task: Task<'a>, earlier: &History) {
         let rules = self.rules_of(task);
         if rules.is_empty() {
@@ -201,7 +201,7 @@ impl<'a> Preservation<'a> {
         self.history.append(record);
     }
 
-    /// A move without a task.
+    /// Preserves the state of a move without a task.
     fn preserve_move(&mut self, from: &str, earlier: &History) {
         let rules = self.rules(&[FailoverType::Cluster, FailoverType::Application]);
         if rules.is_empty() {
@@ -225,7 +225,7 @@ impl<'a> Preservation<'a> {
         self.history.append(record);
     }
 
-    /// Gives `record` the state that the application leaves with; `false` where it has none, and is let go without a record.
+    /// Fills in the state that the application leaves with. Returns `false` where it has no state, and no record is written.
     fn fill(
         &mut self,
         record: &mut Record,
@@ -235,19 +235,19 @@ impl<'a> Preservation<'a> {
         leaving: Leaving,
     ) -> bool {
         let stored = self.old.unwrap_or(self.binding);
-        // A copy that is healthy in the stored status has made progress of its own, whatever its predecessor was owed.
+        // A copy that is healthy in the stored status has made progress, so its own state counts.
         let is_healthy = self.old.is_some_and(|old| old.is_healthy(&record.from));
-        if let Some(carried) = self.standing_state(&record.from, earlier).filter(|_| !is_healthy) {
+        if let Some(carried) = self.inherited_state(&record.from, earlier).filter(|_| !is_healthy) {
             carried.carry_into(record);
             return true;
         }
         let status = stored.status(&record.from);
-        // A binding that is created with its tasks, by a restore from a backup, comes without a status: what its tasks hold
-        // is all there is.
+        // A binding that is restored from a backup is created with its tasks but without a status, so the state in the tasks is all
+        // there is.
         let on_task = on_task.filter(|state| self.old.is_none() && !state.is_empty());
         let resource = stored.resource();
         let has_state = (status.is_some() && !karmada::is_stateless(resource)) || on_task.is_some();
-        // A binding that is created has no earlier moves but those of its own history.
+        // A created binding has no moves but those in its own history.
         let last_resort = || self.old.and_then(|_| Carried::last_resort(earlier));
         if !has_state {
             let Some(carried) = last_resort() else {
@@ -288,14 +288,14 @@ impl<'a> Preservation<'a> {
         record.missing = reading.missing;
     }
 
-    /// The rules that apply to the task: those of the behaviour it follows, else (where it is not known which one it
-    /// follows) those of the other, else those of the policy's settings.
+    /// The rules for the task: those of the behaviour that it follows, else (where its reason is unknown) those of the other
+    /// behaviour, else those of the settings.
     fn rules_of(&self, task: Task<'a>) -> Cow<'a, [StateRule]> {
         let followed = task.failover_type();
         if task.has_known_reason() { self.rules(&[followed]) } else { self.rules(&[followed, followed.other()]) }
     }
 
-    /// The rules of the first of these behaviours that has some, else those of the policy's settings.
+    /// The rules of the first of these behaviours that has any, else those of the settings.
     fn rules(&self, behaviors: &[FailoverType]) -> Cow<'a, [StateRule]> {
         let rules = self.binding.failover().and_then(|failover| {
             behaviors.iter().map(|behavior| failover.rules(*behavior)).find(|rules| !rules.is_empty())
@@ -306,11 +306,11 @@ impl<'a> Preservation<'a> {
         }
     }
 
-    /// State that goes before what the copy's status says, because that copy was never healthy: that of the newest move that
-    /// has some, while it is going on.
-    fn standing_state(&self, from: &str, earlier: &History) -> Option<Carried> {
+    /// The state of the newest ongoing move that has any. It takes precedence over the copy's own status, since that copy was never
+    /// healthy.
+    fn inherited_state(&self, from: &str, earlier: &History) -> Option<Carried> {
         let standing_task = |from: &str| {
-            let task = self.binding.task(from).filter(|task| !task.is_kept_for_ever())?;
+            let task = self.binding.task(from).filter(|task| !task.is_kept_forever())?;
             self.old?.task(task.from_cluster())
         };
         for record in earlier.records().iter().rev() {
@@ -324,7 +324,7 @@ impl<'a> Preservation<'a> {
                 _ => return Some(Carried::of(record)),
             }
         }
-        // Karmada's own state, of a task from before this policy.
+        // The state of a task that Karmada wrote before this policy was installed.
         let tasks = self.old?.tasks();
         let mut standing = tasks.into_iter().rev().filter_map(|task| standing_task(task.from_cluster()));
         standing.find_map(|task| {
@@ -399,7 +399,7 @@ impl<'a> Preservation<'a> {
     }
 }
 
-/// The state of an earlier move, for a record whose state it becomes.
+/// The state of an earlier move that a new record takes over.
 struct Carried {
     state: State,
     missing: BTreeMap<String, String>,
@@ -411,7 +411,7 @@ impl Carried {
         Self { state: record.state.clone(), missing: record.missing.clone(), origin: record.origin().to_owned() }
     }
 
-    /// Where the status says nothing at all: state that was fed once and never made the application healthy.
+    /// The state that was fed in vain, for a copy whose status has none of the values.
     fn last_resort(earlier: &History) -> Option<Self> {
         earlier.fed_in_vain().map(Self::of)
     }

@@ -1,9 +1,9 @@
-//! What Karmada's controllers would ask the API server when an application moves, and what the policy answers: a model of the
-//! controllers for the tools (the playground, the command line tool) that show a failover before it happens. The policy itself does not
-//! use it, and the module does not contain it.
+//! The requests that Karmada's controllers would make when an application moves, and the policy's answers to them: a model of the
+//! controllers for the tools (the playground, the command line tool) that show a failover before it happens. The policy does not use
+//! it, and it is not in the module.
 //!
-//! The model covers one binding. Each method of [`Rehearsal`] is one act of one controller; the request that comes of it is
-//! evaluated by [`evaluate`], and stored unless it is denied. Without settings, the same acts show what Karmada does alone.
+//! The model covers one binding. Each method of [`Rehearsal`] is one action of one controller: its request is decided by [`evaluate`]
+//! and stored unless it is denied. Without settings, the same actions show what Karmada does alone.
 //!
 //! Source: `karmada-io/karmada` v1.19, `pkg/controllers/applicationfailover`, `pkg/controllers/cluster/taint_manager.go`,
 //! `pkg/controllers/gracefuleviction`, `pkg/controllers/binding`, `pkg/util/helper/failover.go`; the tests hold the model
@@ -25,13 +25,13 @@ use crate::object_reference::{ObjectReference, group};
 use crate::verdict::{Outcome, Verdict};
 use crate::{Request, Settings, evaluate, metadata};
 
-/// Why an act of a controller did not take place.
+/// Why an action of a controller did not take place.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Stop {
-    /// The policy refused the request.
+    /// The policy denied the request.
     #[error("the policy denies it: {0}")]
     Denied(String),
-    /// Karmada itself does not go on.
+    /// Karmada itself stops here.
     #[error("{0}")]
     Karmada(String),
 }
@@ -41,14 +41,14 @@ pub enum Stop {
 pub struct Step {
     /// The AdmissionRequest, as far as the policy reads it.
     pub request: Value,
-    /// What the policy answered; an accept where there is no policy.
+    /// The policy's answer; without a policy, the request is accepted.
     pub verdict: Verdict,
-    /// What lookups found: the binding as it was stored.
+    /// What lookups find: the binding as it is stored at that time.
     pub binding: Value,
 }
 
 impl Step {
-    /// The object as it is stored: the policy's, or the request's own. `None` where the request was denied.
+    /// The object that is stored: the policy's, or the request's own. `None` where the request was denied.
     pub fn stored(&self) -> Option<&Value> {
         match &self.verdict.outcome {
             Outcome::Accept => self.request.get("object"),
@@ -113,10 +113,10 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
         self.write(policy.clone(), Value::Null).map(drop)
     }
 
-    /// The taint manager or the application failover controller takes the application from `from`, with an eviction task.
+    /// The taint manager or the application failover controller evicts the application from `from`.
     ///
     /// # Errors
-    /// [`Stop::Denied`]; or [`Stop::Karmada`], where its own preservation is on and finds no value: it does not evict then.
+    /// [`Stop::Denied`]; or [`Stop::Karmada`], where Karmada's own preservation is enabled and finds no value, and so does not evict.
     pub fn evict(&mut self, from: &str, failover_type: FailoverType) -> Result<(), Stop> {
         let task = self.task(from, failover_type)?;
         let mut evicted = self.binding.clone();
@@ -169,7 +169,7 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
         self.write_binding(scheduled)
     }
 
-    /// The graceful eviction controller removes the eviction tasks: their time is over, or the application is healthy.
+    /// The graceful eviction controller removes the eviction tasks: they have timed out, or the application is healthy.
     ///
     /// # Errors
     /// [`Stop::Denied`].
@@ -182,8 +182,8 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
         }
     }
 
-    /// The status of the application in a cluster is collected. That is a write of the subresource `status`, which the policy
-    /// does not see.
+    /// Karmada collects the status of the application in a cluster. This is a write of the subresource `status`, which the policy does
+    /// not see.
     pub fn report(&mut self, cluster: &str, health: &str, status: Option<&Value>) {
         self.forget(cluster);
         let mut item = json!({"clusterName": cluster, "applied": true, "health": health});
@@ -208,8 +208,8 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
     /// The binding controller writes the Work for a cluster from the template on every sync.
     ///
     /// # Errors
-    /// [`Stop::Denied`]; or [`Stop::Karmada`], where the label that Karmada itself injects is none: the member's API server
-    /// refuses the object.
+    /// [`Stop::Denied`]; or [`Stop::Karmada`], where Karmada itself injects an invalid label value and the member's API server rejects
+    /// the object.
     pub fn write_work(&mut self, cluster: &str) -> Result<(), Stop> {
         let mut manifest = self.template.clone();
         if self.injection
@@ -224,7 +224,7 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
                         quote(value)
                     )));
                 }
-                // A template whose labels are no object is one that no API server would have stored.
+                // No API server would have stored a template whose labels are not an object.
                 let _ = metadata::set_label(&mut manifest, &alias, value);
             }
         }
@@ -253,7 +253,7 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
 
     fn write_binding(&mut self, mut binding: Value) -> Result<(), Stop> {
         let old = self.binding.clone();
-        // A writer of the spec can't change the status, which the request nevertheless holds.
+        // The request has a status, but a write of the spec can't change it.
         if let Some(status) = old.get("status") {
             *field(&mut binding, "status") = status.clone();
         }
@@ -297,7 +297,7 @@ impl<C: Cluster> Cluster for WithBinding<'_, C> {
     }
 }
 
-/// The binding that Karmada makes for a resource which a policy selects, running in these clusters.
+/// The binding that Karmada creates for a resource that a policy selects and that runs in these clusters.
 pub fn binding_of(policy: &Value, template: &Value, clusters: &[&str]) -> Value {
     let resource = ObjectReference::of(template);
     let name = format!("{}-{}", resource.name, resource.kind).to_lowercase().replace(':', ".");
@@ -323,7 +323,7 @@ pub fn binding_of(policy: &Value, template: &Value, clusters: &[&str]) -> Value 
 
 /// What Karmada's own preservation writes on a task; `None` where the policy has no rules.
 ///
-/// Source: `pkg/util/helper/failover.go`, `BuildPreservedLabelState`: the first rule without a value ends it.
+/// Source: `pkg/util/helper/failover.go`, `BuildPreservedLabelState`: the first rule without a value is an error.
 fn preserved_by_karmada(
     binding: Binding<'_>,
     from: &str,
@@ -351,8 +351,8 @@ fn preserved_by_karmada(
     Ok(Some(state))
 }
 
-/// The document with large and very small numbers as Karmada prints them when a rule ends at one: it decodes numbers to
-/// float64, and prints `1e+06` where kubectl prints `1000000`.
+/// The document with large and very small numbers as strings, in the form in which Karmada prints them: it decodes numbers to float64
+/// and prints `1e+06` where kubectl prints `1000000`.
 fn as_karmada_prints(document: &Value) -> Value {
     match document {
         Value::Object(fields) => {
@@ -439,7 +439,7 @@ fn push(list: &mut Value, item: Value) {
     }
 }
 
-/// The field `key`, to be written. What is not an object becomes one.
+/// The field `key`, mutable. `object` becomes an object where it is not one.
 fn field<'a>(object: &'a mut Value, key: &str) -> &'a mut Value {
     if !object.is_object() {
         // Which indexing turns into an object.

@@ -1,4 +1,4 @@
-//! The admission request, as far as the policy reads it.
+//! The admission request.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use thiserror::Error;
 use crate::json::{self, Document, Fields, JsonError, Scanner};
 use crate::object_reference::ObjectReference;
 
-/// Why the request could not be read.
+/// Why a request can't be read.
 #[derive(Debug, Error)]
 pub enum RequestError {
-    /// The payload is not JSON, or no object with the request's fields.
+    /// The payload is not JSON, or not an object with the request's fields.
     #[error("cannot read the admission request")]
     Request(#[source] JsonError),
     /// `object` or `oldObject` can't be read (nested too deeply, say).
@@ -19,7 +19,7 @@ pub enum RequestError {
     Object {
         /// `object` or `oldObject`.
         field: &'static str,
-        /// What the parser says.
+        /// The parser's error.
         #[source]
         cause: JsonError,
     },
@@ -43,7 +43,7 @@ pub struct GroupVersionKind<'a> {
 }
 
 /// An AdmissionRequest (`admission.k8s.io/v1`) in the engine's JSON form. Objects stay text until a stage reads them:
-/// most requests are none of this policy's business.
+/// most requests do not concern this policy.
 #[derive(Debug, Default)]
 pub struct Request<'a> {
     /// The kind as sent to the webhook.
@@ -64,7 +64,7 @@ impl<'a> Request<'a> {
     /// The request in `json`.
     ///
     /// # Errors
-    /// [`RequestError::Request`]. A missing or null field is not an error, it is empty.
+    /// [`RequestError::Request`]. A missing or null field is not an error: it is empty.
     pub fn from_json(json: &'a str) -> Result<Self, RequestError> {
         let mut scanner = Scanner::of_any_depth(json);
         let request = Self::read(&mut scanner).and_then(|request| scanner.end().map(|()| request));
@@ -108,8 +108,7 @@ impl<'a> Request<'a> {
         self.operation == "CREATE"
     }
 
-    /// Whether the object is being deleted, whatever else is in it: its finalizers must be able to go, so that nothing may touch
-    /// it any more.
+    /// Whether the object is being deleted. Such objects are never changed nor denied, so that their finalizers can be removed.
     pub(crate) fn is_terminating(&self) -> bool {
         let Some(object) = self.object else { return false };
         let mut is_terminating = false;
@@ -123,12 +122,12 @@ impl<'a> Request<'a> {
                 scanner.value().map(drop)
             }
         });
-        // What is wrong behind the metadata does not matter.
+        // Errors after the metadata do not matter.
         drop(metadata);
         is_terminating
     }
 
-    /// Those `fields` of the object as it shall be stored; `None` where the request has none, or something else.
+    /// These `fields` of the object that the request wants to store; `None` where there is no object.
     ///
     /// # Errors
     /// [`RequestError::Object`].
@@ -137,7 +136,7 @@ impl<'a> Request<'a> {
         Document::read(text, fields).map(Some).map_err(RequestError::object)
     }
 
-    /// Those `fields` of the stored object; `None` on a CREATE, whatever the request claims.
+    /// These `fields` of the stored object; `None` on a CREATE, whatever the request says.
     ///
     /// # Errors
     /// [`RequestError::Object`].
@@ -153,7 +152,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The request and the text of the settings in what an engine sends; without settings, null.
+/// The request and the text of the settings in an engine's payload; without settings, `null`.
 ///
 /// # Errors
 /// [`JsonError`].
@@ -172,7 +171,7 @@ pub(crate) fn read_payload(payload: &str) -> Result<(Request<'_>, &str), JsonErr
     Ok((request.ok_or(JsonError::Missing("request"))?, settings))
 }
 
-/// The text of an object, where it is one at all.
+/// The text, if it is that of an object.
 fn object_text(text: Option<&str>) -> Option<&str> {
     text.filter(|text| text.starts_with('{'))
 }

@@ -1,7 +1,7 @@
-//! The stage `restore`: the state that was fed to a workload is turned into the fields that the application resumes from,
-//! and kept there. In the Karmada control plane that is a manifest in a Work, in a member cluster the object itself.
+//! The stage `restore`: writes the state that was fed to a workload into the fields that the application resumes from, and keeps it
+//! there. The workload is a manifest in a Work at the Karmada control plane, or the object itself in a member cluster.
 //!
-//! A CREATE carries the rules out and records what they changed. An UPDATE follows that record: what Karmada or a GitOps
+//! A CREATE applies the rules and records what they changed. An UPDATE follows that record: what Karmada or a GitOps
 //! tool reverted is written back, what a person changed is left.
 
 mod edit;
@@ -31,10 +31,10 @@ use record::{Entry, Fate, RECORD_ANNOTATION, RestoreRecord, Versions, undo};
 use rule::{OnUpdate, Rule};
 use variable::{ConfigMaps, FedState, Readiness, Source, Values, resolve};
 
-/// Set by a person, with a reason: rules leave the object alone.
+/// Set by a person, with the reason as its value: rules do not change the object.
 pub const SKIP_ANNOTATION: &str = "stateful-failover/skip";
 
-/// Why a rule can't be carried out.
+/// Why a rule can't be applied.
 #[derive(Debug, Error)]
 enum RuleError {
     #[error("variable `{name}` is {}, expected {expected}{}; check {remedy}", quote(.value), if *.is_rejected { " and not listed in `reject`" } else { "" })]
@@ -78,21 +78,21 @@ impl RuleError {
     }
 }
 
-/// A workload on its way into storage: an object in a member cluster, or a manifest in a Work.
+/// A workload that a request writes: an object in a member cluster, or a manifest in a Work.
 #[derive(Debug, Clone, Copy)]
 pub struct Workload<'a> {
-    /// Group and kind, and the names as far as they are known before it is stored.
+    /// Group, kind and names, as far as they are known before the object is stored.
     pub reference: ObjectReference<'a>,
     /// The object.
     pub object: &'a Value,
-    /// What is stored of it; `None` where it is created.
+    /// The stored object; `None` where it is created.
     pub old: Option<&'a Value>,
 }
 
 /// What the rules did to a workload.
 #[derive(Debug, Default)]
 pub struct Restoration {
-    /// The object with the rules carried out; `None` where it stays as it came.
+    /// The changed object; `None` where nothing changed.
     pub object: Option<Value>,
     /// What was done, for the audit annotation.
     pub done: Vec<String>,
@@ -114,7 +114,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The denial of the request. `container` is what the workload is in, if it is not the request's own object.
+    /// The denial of the request. `container` is the Work that the workload is in, if any.
     pub fn into_verdict(mut self, container: Option<ObjectReference<'_>>) -> Verdict {
         if let Some(container) = container {
             self.workload = format!("{} in {container}", self.workload);
@@ -126,14 +126,14 @@ impl Failure {
     }
 }
 
-/// What of an object the rules read and write.
+/// The fields of an object that the rules read and write.
 pub fn fields(rules: &[Rule]) -> Fields<'_> {
     let mut fields = metadata::fields();
     rules.iter().for_each(|rule| rule.add_fields(&mut fields));
     fields
 }
 
-/// Carries out `rules` on the object of a request in a member cluster, or keeps what they once changed there.
+/// Applies `rules` to the object of a request in a member cluster, or keeps what they changed before.
 pub fn review(
     request: &Request<'_>,
     object: &Value,
@@ -141,7 +141,7 @@ pub fn review(
     rules: &[Rule],
     cluster: &impl Cluster,
 ) -> Verdict {
-    match carry_out(Workload { reference: request.reference(), object, old }, rules, cluster) {
+    match apply(Workload { reference: request.reference(), object, old }, rules, cluster) {
         Ok(restoration) => {
             let mut verdict = restoration.object.map_or_else(Verdict::accept, |result| Verdict::mutate(object, result));
             if !restoration.done.is_empty() {
@@ -155,11 +155,11 @@ pub fn review(
     }
 }
 
-/// Carries out `rules` on a workload that is created, or keeps what they once changed on one that is updated.
+/// Applies `rules` to a workload that is created, or keeps what they changed on one that is updated.
 ///
 /// # Errors
-/// [`Failure`], where a rule can't be carried out: nothing of any rule may be stored then.
-pub fn carry_out(workload: Workload<'_>, rules: &[Rule], cluster: &impl Cluster) -> Result<Restoration, Failure> {
+/// [`Failure`], where a rule can't be applied. The request must be denied then.
+pub fn apply(workload: Workload<'_>, rules: &[Rule], cluster: &impl Cluster) -> Result<Restoration, Failure> {
     let rules: Vec<&Rule> = rules.iter().filter(|rule| rule.workloads.accepts(workload.reference)).collect();
     if rules.is_empty() {
         return Ok(Restoration::default());
@@ -198,14 +198,14 @@ fn built_ins(workload: Workload<'_>) -> Values {
     collected(known.map(|(key, value)| (key.to_owned(), value.to_owned())))
 }
 
-/// An error, and the rule it is of, if it is one's.
+/// An error, and the rule that caused it, if it was a single one.
 type RuleFailure<'a> = (Option<&'a Rule>, RuleError);
 
-/// One review under way.
+/// The state of one review.
 struct Review<'a, C> {
-    /// The object as it came.
+    /// The request's object.
     object: &'a Value,
-    /// The rules for this kind and namespace.
+    /// The rules that match the object's kind and namespace.
     rules: &'a [&'a Rule],
     /// The record that came with the object.
     incoming: RestoreRecord,
@@ -214,8 +214,8 @@ struct Review<'a, C> {
     restoration: Restoration,
 }
 
-/// The rules carried out on an object that has no changes of theirs.
-struct Trial<'a> {
+/// The result of applying the rules to an object without any changes of theirs.
+struct Applied<'a> {
     result: Cow<'a, Value>,
     record: RestoreRecord,
     done: Vec<&'a Rule>,
@@ -224,46 +224,46 @@ struct Trial<'a> {
 
 impl<'a, C: Cluster> Review<'a, C> {
     fn create(&mut self) -> Result<(), RuleFailure<'a>> {
-        // API servers call a webhook again on its own result, and an object may have passed the policy before, in the
-        // control plane. What its record says counts where taking it back and carrying the rules out makes the same again.
+        // API servers may call a webhook again on its own result, and the policy at the control plane may have changed the object
+        // before. The object's record is trusted where undoing it and applying the rules gives the same changes again.
         let object = self.object;
-        let claimed = self.standing_claims();
+        let claimed = self.present_claims();
         let mut confirmed = None;
         if !claimed.is_empty() {
-            let trial = self.try_on(without(object, &claimed)).ok();
-            confirmed = trial.filter(|trial| claimed.iter().all(|entry| trial.record.confirms(entry)));
+            let applied = self.apply_rules(without(object, &claimed)).ok();
+            confirmed = applied.filter(|applied| claimed.iter().all(|entry| applied.record.confirms(entry)));
         }
-        let trial = match confirmed {
-            Some(trial) => trial,
-            None => self.try_on(without(object, &[]))?,
+        let applied = match confirmed {
+            Some(applied) => applied,
+            None => self.apply_rules(without(object, &[]))?,
         };
-        self.restoration.notes.extend(trial.notes);
-        if trial.done.is_empty() && self.incoming.is_empty() && FedState::of(self.object).is_fed() {
+        self.restoration.notes.extend(applied.notes);
+        if applied.done.is_empty() && self.incoming.is_empty() && FedState::of(self.object).is_fed() {
             let why = self.restoration.notes.last().map(String::as_str).unwrap_or_default();
             self.restoration.warnings.push(warning(&format!("state was fed but not restored: {why}")));
         }
-        let mut record = trial.record;
+        let mut record = applied.record;
         record.pass_on(&self.incoming);
         if self.shows(&record) {
             return Ok(());
         }
-        self.note_set(&record, &trial.done);
-        self.finish(trial.result.into_owned(), record)
+        self.note_set(&record, &applied.done);
+        self.finish(applied.result.into_owned(), record)
     }
 
-    /// What the record that came with the object says and the object shows.
-    fn standing_claims(&self) -> Vec<Entry<'a>> {
+    /// The changes in the object's own record that are present in the object.
+    fn present_claims(&self) -> Vec<Entry<'a>> {
         let mut claims = self.believed(&self.incoming);
-        claims.retain(|entry| entry.stands_in(self.object).unwrap_or(false));
+        claims.retain(|entry| entry.is_in(self.object).unwrap_or(false));
         claims
     }
 
-    /// Whether the object came with this very record, and with all that it says.
+    /// Whether the object has exactly this record, and all changes in it.
     fn shows(&self, record: &RestoreRecord) -> bool {
-        !record.is_empty() && *record == self.incoming && self.standing_claims().len() == record.len()
+        !record.is_empty() && *record == self.incoming && self.present_claims().len() == record.len()
     }
 
-    /// What of a record the rules could have written, in the order in which they work.
+    /// The changes of a record that the rules could have made, in the order in which they are applied.
     fn believed(&self, record: &RestoreRecord) -> Vec<Entry<'a>> {
         let entries = self.rules.iter().flat_map(|rule| record.entries_of(rule));
         entries.filter(|entry| self.could_have_written(entry)).collect()
@@ -278,8 +278,8 @@ impl<'a, C: Cluster> Review<'a, C> {
         entry.rule.could_write(&entry.site, set, &accepts)
     }
 
-    /// Carries the rules out on `base`.
-    fn try_on(&mut self, base: Cow<'a, Value>) -> Result<Trial<'a>, RuleFailure<'a>> {
+    /// Applies the rules to `base`.
+    fn apply_rules(&mut self, base: Cow<'a, Value>) -> Result<Applied<'a>, RuleFailure<'a>> {
         let mut notes = Vec::new();
         let mut ready = Vec::new();
         for rule in self.rules {
@@ -291,7 +291,7 @@ impl<'a, C: Cluster> Review<'a, C> {
         check_overlaps(&ready)?;
         let mut record = RestoreRecord::default();
         if ready.is_empty() {
-            return Ok(Trial { result: base, record, done: Vec::new(), notes });
+            return Ok(Applied { result: base, record, done: Vec::new(), notes });
         }
         let mut result = base.as_ref().clone();
         let mut touched = Vec::new();
@@ -302,7 +302,7 @@ impl<'a, C: Cluster> Review<'a, C> {
         record.note_differences(&base, &result, &touched);
         record.drop_empty(self.rules);
         let done = ready.into_iter().map(|(rule, _)| rule).collect();
-        Ok(Trial { result: Cow::Owned(result), record, done, notes })
+        Ok(Applied { result: Cow::Owned(result), record, done, notes })
     }
 
     fn prepare(&mut self, rule: &'a Rule, base: &Value) -> Result<Readiness, RuleFailure<'a>> {
@@ -314,23 +314,23 @@ impl<'a, C: Cluster> Review<'a, C> {
 
     fn update(&mut self, old: &Value) -> Result<(), RuleFailure<'a>> {
         let stored = RestoreRecord::read(old, self.rules);
-        let afresh: Vec<&Rule> = self.rules.iter().copied().filter(|rule| self.is_due(rule, &stored, old)).collect();
+        let due: Vec<&Rule> = self.rules.iter().copied().filter(|rule| self.is_due(rule, &stored, old)).collect();
         self.warn_of_kept_rules(old);
-        if stored.is_empty() && self.incoming.is_empty() && afresh.is_empty() {
+        if stored.is_empty() && self.incoming.is_empty() && due.is_empty() {
             return Ok(());
         }
         self.warn_of_changed_rules(&stored, old);
         let entries = self.entries(&stored);
         let object = self.object;
-        let old_base = without(old, &standing(&self.believed(&stored), old));
-        let new_base = without(object, &standing(&entries, object));
+        let old_base = without(old, &present(&self.believed(&stored), old));
+        let new_base = without(object, &present(&entries, object));
         let old = Versions { object: old, base: &old_base };
         let new = Versions { object, base: &new_base };
 
         let mut result = self.object.clone();
         let mut record = RestoreRecord::default();
         let mut ready = Vec::new();
-        for rule in afresh {
+        for rule in due {
             match self.prepare(rule, &new_base)? {
                 Readiness::Ready(values) => ready.push((rule, values)),
                 Readiness::NotFor(why) => {
@@ -339,10 +339,10 @@ impl<'a, C: Cluster> Review<'a, C> {
             }
         }
         check_overlaps(&ready)?;
-        // First all that is taken back: what a rule appended for an older state goes.
+        // Everything is undone first, so that what a rule appended for an older state is removed.
         let is_ready = |entry: &&Entry<'_>| ready.iter().any(|(rule, _)| rule.name == entry.rule.name);
         let undone: Vec<&Entry<'_>> =
-            entries.iter().filter(is_ready).filter(|entry| entry.stands_in(&result).unwrap_or(false)).collect();
+            entries.iter().filter(is_ready).filter(|entry| entry.is_in(&result).unwrap_or(false)).collect();
         undo(&undone, &mut result);
         let mut done = Vec::new();
         for rule in self.rules {
@@ -371,7 +371,7 @@ impl<'a, C: Cluster> Review<'a, C> {
         self.finish(result, record)
     }
 
-    /// State that arrives at an object which is there already changes nothing under `onUpdate: Keep`: somebody has to know.
+    /// Warns where state arrives at an existing object whose rules have `onUpdate: Keep` and so do not restore it.
     fn warn_of_kept_rules(&mut self, old: &Value) {
         let kept = |rule: &&&Rule| rule.on_update == OnUpdate::Keep;
         for rule in self.rules.iter().filter(kept) {
@@ -385,10 +385,10 @@ impl<'a, C: Cluster> Review<'a, C> {
         }
     }
 
-    /// What a rule once wrote and would not write any more, since its settings have changed, can't be kept.
+    /// Warns of changes that can't be kept, because the rule was edited and would not make them any more.
     fn warn_of_changed_rules(&mut self, stored: &RestoreRecord, old: &Value) {
         for entry in self.rules.iter().flat_map(|rule| stored.entries_of(rule)) {
-            let stands = |object| entry.stands_in(object).unwrap_or(false);
+            let stands = |object| entry.is_in(object).unwrap_or(false);
             if !self.could_have_written(&entry) && stands(old) && !stands(self.object) {
                 let name = quote(&entry.rule.name);
                 let text =
@@ -398,8 +398,8 @@ impl<'a, C: Cluster> Review<'a, C> {
         }
     }
 
-    /// Whether the rule is to be carried out again: its state is another than that of the stored object, or it came into the
-    /// settings after the object was created.
+    /// Whether the rule has to be applied again: its state differs from that of the stored object, or the rule was added to the settings
+    /// after the object was created.
     fn is_due(&self, rule: &Rule, stored: &RestoreRecord, old: &Value) -> bool {
         if rule.on_update != OnUpdate::Apply {
             return false;
@@ -408,7 +408,7 @@ impl<'a, C: Cluster> Review<'a, C> {
         self.is_state_changed(rule, Some(old).filter(|_| !is_new))
     }
 
-    /// Whether a variable of the rule has state that `old`, if there is one, does not have.
+    /// Whether a variable of the rule has a state that `old` does not have.
     fn is_state_changed(&self, rule: &Rule, old: Option<&Value>) -> bool {
         let (state, old) = (FedState::of(self.object), old.map(FedState::of));
         rule.variables.values().any(|variable| match &variable.source {
@@ -420,13 +420,13 @@ impl<'a, C: Cluster> Review<'a, C> {
         })
     }
 
-    /// What rules have changed: as the record says that came with the object, where the object shows it, since this policy may
-    /// be called again, and another installation's may have carried out the same rule; else as the stored one says.
+    /// What the rules have changed. The object's own record counts for changes that are present in the object, since this policy may be
+    /// called again and another installation may have applied the same rule; otherwise the stored record counts.
     fn entries(&self, stored: &RestoreRecord) -> Vec<Entry<'a>> {
-        let mut entries = self.standing_claims();
+        let mut entries = self.present_claims();
         let mut stored = self.believed(stored);
         stored.retain(|entry| {
-            // A place has one owner; what is appended has one for each rule.
+            // A place has one owner, an appended value one for each rule.
             let is_same = |claim: &Entry<'_>| {
                 claim.site.key() == entry.site.key() && (!entry.site.appends() || claim.rule.name == entry.rule.name)
             };
@@ -436,7 +436,7 @@ impl<'a, C: Cluster> Review<'a, C> {
         entries
     }
 
-    /// Puts back what this request reverts of a rule's changes; what a person changed leaves the record.
+    /// Puts back the changes of a rule that this request reverts. What a person changed is removed from the record.
     fn keep(
         &mut self,
         entries: impl Iterator<Item = Entry<'a>>,
@@ -451,7 +451,7 @@ impl<'a, C: Cluster> Review<'a, C> {
             name = &entry.rule.name;
             let key = entry.site.key();
             let fate = match entry.fate(old, new) {
-                // Of what happens later, such a rule only follows what still stands.
+                // Such a rule only keeps track of what is still present.
                 Ok(Fate::Reverted) if entry.rule.on_update == OnUpdate::Ignore => Ok(Fate::Left),
                 fate => fate,
             };
@@ -461,7 +461,7 @@ impl<'a, C: Cluster> Review<'a, C> {
                     continue;
                 }
                 Ok(fate) => {
-                    let stands = entry.stands_in(result).unwrap_or(false);
+                    let stands = entry.is_in(result).unwrap_or(false);
                     let error = if stands { None } else { entry.put_back(result).err().map(|error| chain(&error)) };
                     if fate == Fate::Reverted && error.is_none() {
                         put_back.push(key.clone());
@@ -504,7 +504,7 @@ impl<'a, C: Cluster> Review<'a, C> {
     }
 }
 
-/// `object` as it would be without these changes and the record of them.
+/// `object` without these changes and without the record.
 fn without<'v>(object: &'v Value, changes: &[Entry<'_>]) -> Cow<'v, Value> {
     let mut object = Cow::Borrowed(object);
     if !changes.is_empty() {
@@ -513,7 +513,7 @@ fn without<'v>(object: &'v Value, changes: &[Entry<'_>]) -> Cow<'v, Value> {
     if metadata::annotation(&object, RECORD_ANNOTATION).is_some() {
         let object = object.to_mut();
         metadata::remove_annotation(object, RECORD_ANNOTATION);
-        // API servers store no empty ones: there were none.
+        // API servers do not store empty annotations, so there were none.
         if object.pointer("/metadata/annotations").and_then(Value::as_object).is_some_and(Map::is_empty)
             && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
         {
@@ -523,13 +523,13 @@ fn without<'v>(object: &'v Value, changes: &[Entry<'_>]) -> Cow<'v, Value> {
     object
 }
 
-/// Those of the changes that `object` shows.
-fn standing<'r>(entries: &[Entry<'r>], object: &Value) -> Vec<Entry<'r>> {
-    entries.iter().filter(|entry| entry.stands_in(object).unwrap_or(false)).cloned().collect()
+/// The changes that are present in `object`.
+fn present<'r>(entries: &[Entry<'r>], object: &Value) -> Vec<Entry<'r>> {
+    entries.iter().filter(|entry| entry.is_in(object).unwrap_or(false)).cloned().collect()
 }
 
-/// That one rule writes a part of what another writes or removes could not be kept, nor done twice with the same result.
-/// The same path may be set by several: the last one counts.
+/// Checks that no rule writes a part of what another rule writes or removes: it could not be kept, and applying it twice would give
+/// another result. Several rules may set the same path, and the last one wins.
 fn check_overlaps<'a>(ready: &[(&'a Rule, Values)]) -> Result<(), RuleFailure<'a>> {
     for (index, (rule, _)) in ready.iter().enumerate() {
         for (earlier, _) in ready.iter().take(index) {

@@ -1,6 +1,6 @@
-//! The policy's settings. Every key is optional; whatever is wrong is reported at once, each error with its path.
+//! The policy's settings. Every key is optional. All errors are reported at once, each with its path.
 //!
-//! Reading the settings builds what runs: paths, patterns and templates are parsed here, so a rule that exists can run.
+//! Paths, patterns and templates are parsed when the settings are read, so every [`Rule`] can be applied.
 
 mod paths;
 pub mod reader;
@@ -21,13 +21,13 @@ use crate::workload_match::WorkloadMatch;
 use crate::{Request, Stage};
 use reader::{Errors, FieldPath, Object, Problem};
 
-/// What a stage does about what it finds.
+/// What a stage does about its findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Level {
     /// Errors deny the request.
     #[default]
     Enforce,
-    /// Errors are warnings.
+    /// Errors are only warnings.
     Warn,
     /// The stage does nothing.
     Off,
@@ -35,37 +35,37 @@ pub enum Level {
 
 const LEVELS: [(&str, Level); 3] = [("Enforce", Level::Enforce), ("Warn", Level::Warn), ("Off", Level::Off)];
 
-/// What `preserve` does about a rule that has no value.
+/// What `preserve` does about a rule without a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnMissingState {
-    /// The eviction is denied; Karmada tries again.
+    /// The eviction is denied, and Karmada retries.
     #[default]
     Block,
-    /// The eviction goes on; the record says what is missing.
+    /// The eviction is allowed, and the record says what is missing.
     Proceed,
 }
 
-/// What `preserve` does about moves that come without an eviction task.
+/// What `preserve` does about moves without an eviction task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Moves {
     /// The state is preserved, as for a failover.
     #[default]
     Preserve,
-    /// Nothing: the application starts cold.
+    /// The state is not preserved, and the application starts cold.
     Ignore,
 }
 
 /// What `feed` does when it can't read the binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnLookupFailure {
-    /// The Work is denied; Karmada tries again, nothing is lost.
+    /// The Work is denied, and Karmada retries.
     #[default]
     Reject,
-    /// The Work passes, with a warning.
+    /// The Work is accepted without the state, with a warning.
     Accept,
 }
 
-/// An item of `lintKinds`: a kind that the user interprets himself, by a customization or a webhook.
+/// An item of `lintKinds`: a kind that the user interprets by a customization or a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterpretedKind {
     /// `v1`, or `group/version`.
@@ -81,7 +81,7 @@ pub struct InterpretedKind {
 pub struct Settings {
     /// Of the stage `lint`.
     pub lint: Level,
-    /// Of the stage `lint`: kinds that the user interprets himself.
+    /// Of the stage `lint`: kinds that the user interprets.
     pub lint_kinds: Vec<InterpretedKind>,
     /// Of the stage `guard`.
     pub guard: Level,
@@ -118,7 +118,7 @@ impl Default for PreserveSettings {
 }
 
 impl PreserveSettings {
-    /// The state rules of the first entry that matches `resource`; empty where none does.
+    /// The state rules of the first entry that matches `resource`; empty where none matches.
     pub fn rules_for(&self, resource: ObjectReference<'_>) -> &[StateRule] {
         let entry = self.rules.iter().find(|entry| entry.matches.accepts(resource));
         entry.map(|entry| entry.rules.as_slice()).unwrap_or_default()
@@ -147,12 +147,12 @@ impl Default for FeedSettings {
     }
 }
 
-/// Settings that can't be used, with everything that is wrong with them.
+/// The settings are not valid. Holds every error.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", listed(.0))]
 pub struct SettingsError(pub Vec<Problem>);
 
-/// Settings of a request that can't be used.
+/// The settings of a request can't be used.
 #[derive(Debug, Error)]
 pub enum RequestSettingsError {
     /// They are not JSON.
@@ -172,12 +172,12 @@ impl Settings {
         Self::read(json, Errors::new(true))
     }
 
-    /// The settings that come with a request, as far as it needs them: the engine has validated them as a whole before it served
-    /// requests. Restore rules are read for the kinds of the request's objects, and patterns are compiled where a value is held
-    /// against them: either would otherwise take longer than most evaluations.
+    /// The settings that a request needs: the engine validated all of them before it served requests. Restore rules are read for the
+    /// kinds of the request's objects only, and a pattern is compiled when the first value is matched, since both would otherwise take
+    /// longer than most evaluations.
     ///
     /// # Errors
-    /// [`RequestSettingsError`]; no patterns that do not compile, which match nothing, and nothing that is not read.
+    /// [`RequestSettingsError`], for the parts that are read. A pattern that does not compile is not an error: it matches nothing.
     pub fn for_request(json: &str, request: &Request<'_>) -> Result<Self, RequestSettingsError> {
         let stage = Stage::of(request);
         let sections: &[&str] = match stage {
@@ -227,12 +227,12 @@ impl Settings {
     }
 }
 
-/// Group and kind of the object of a request, or of the manifests in the Work that it is.
+/// Group and kind of the request's object or, where that is a Work, of its manifests.
 fn kinds_of(request: &Request<'_>) -> Vec<(String, String)> {
     if Stage::of(request) != Stage::Feed {
         return vec![(request.kind.group.to_string(), request.kind.kind.to_string())];
     }
-    // A Work that can't be read is refused when its turn comes.
+    // A Work that can't be read is denied later.
     let Ok(Some(work)) = request.object(karmada::work_fields(Fields::default())) else { return Vec::new() };
     let manifests = Work::new(work.value()).manifests().iter().map(ObjectReference::of);
     manifests.map(|reference| (reference.group.to_owned(), reference.kind.to_owned())).collect()

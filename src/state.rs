@@ -1,4 +1,4 @@
-//! The state of an application: which rules name it, what they read from a status, and how it is written on objects.
+//! The state of an application: the rules that select it, the values that they read from a status, and how it is written on objects.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ use crate::labels::is_qualified_name;
 use crate::messages::{chain, quote};
 use crate::metadata;
 
-/// On manifest and workload: a JSON object with every preserved alias and its value, legal as a label or not.
+/// On manifest and workload: a JSON object with every preserved alias and its value, including values that no label can hold.
 pub const STATE_ANNOTATION: &str = "stateful-failover/state";
 /// On manifest and workload: `application`, `cluster` or `move`.
 pub const TYPE_LABEL: &str = "stateful-failover/type";
 /// On manifest and workload: the cluster that the application came from.
 pub const FROM_LABEL: &str = "stateful-failover/from";
-/// What the names of this policy begin with.
+/// The prefix of this policy's labels and annotations.
 pub const PREFIX: &str = "stateful-failover/";
 
-/// Longest value in bytes. Longer ones count as missing: they would not be an application's state but its data.
+/// Maximum length of a value in bytes. Longer values count as missing: they are data of the application rather than its state.
 pub const MAX_VALUE: usize = 4096;
-/// Most bytes that the aliases and values of one state may have together: they become an annotation, of which an API
-/// server takes 256 KiB in all.
+/// Maximum size of one state, aliases and values together, in bytes. It becomes an annotation, and an API server accepts 256 KiB of
+/// annotations for each object.
 pub const MAX_STATE: usize = 32 * 1024;
 
 /// Alias to value.
 pub type State = BTreeMap<String, String>;
 
-/// The state that labels hold, as on a task of Karmada's; what is not text is left out.
+/// The state in `preservedLabelState` of a task; values that are not strings are left out.
 pub fn of_labels(labels: &Map<String, Value>) -> State {
     collected(labels.iter().filter_map(|(alias, value)| Some((alias.clone(), value.as_str()?.to_owned()))))
 }
@@ -38,16 +38,16 @@ pub fn of_labels(labels: &Map<String, Value>) -> State {
 /// Why state can't be carried under an alias as a label.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AliasError {
-    /// No API server takes a label of that name.
+    /// It is not a valid label key.
     #[error(
         "{} is not a label name: expected `name` or `dns.prefix/name`, the name of at most 63 letters, digits, `-`, `_`, `.`",
         quote(.0)
     )]
     NotALabelName(String),
-    /// Karmada writes that label itself.
+    /// Karmada itself sets this label.
     #[error("{} is set by Karmada itself", quote(.0))]
     OfKarmada(String),
-    /// The names of this policy are not for state.
+    /// It has the prefix of this policy's own labels.
     #[error("{} is reserved by this policy, as is everything that begins with `{PREFIX}`", quote(.0))]
     OfThisPolicy(String),
 }
@@ -68,14 +68,14 @@ pub fn check_alias(alias: &str) -> Result<(), AliasError> {
     }
 }
 
-/// Which part of the status is state, and the label that it becomes.
+/// A rule that reads a value from the status and names the label that the value becomes.
 #[derive(Debug, Clone)]
 pub struct StateRule {
     /// `aliasLabelName`.
     pub alias: String,
-    /// `jsonPath` as it was written.
+    /// The text of `jsonPath`.
     pub json_path: String,
-    /// The same, parsed, or what is wrong with it.
+    /// The parsed `jsonPath`, or why it does not parse.
     parsed: Result<JsonPath, crate::jsonpath::JsonPathError>,
 }
 
@@ -89,7 +89,7 @@ impl StateRule {
         }
     }
 
-    /// A rule of the policy's own settings, whose path was parsed and may be an RFC 9535 query.
+    /// A rule of the settings, whose `jsonPath` may be an RFC 9535 query.
     pub fn from_parsed(alias: String, json_path: String, parsed: JsonPath) -> Self {
         Self { alias, json_path, parsed: Ok(parsed) }
     }
@@ -111,14 +111,15 @@ impl StateRule {
 /// What rules read from a status.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// The values there are.
+    /// The values that were found.
     pub state: State,
     /// The aliases without a value, and why.
     pub missing: BTreeMap<String, String>,
 }
 
 impl Reading {
-    /// Reads all rules, as far as the budget goes: what it does not reach has no value. Of two rules with the same alias the last one that has a value wins, as in Karmada.
+    /// Evaluates the rules on `status`. Where the budget is used up, the remaining rules have no value. Of several rules with the same
+    /// alias, the last one with a value wins, as in Karmada.
     pub fn of(rules: &[StateRule], status: Option<&Value>, budget: &mut Budget) -> Self {
         let mut reading = Self::default();
         for rule in rules {
@@ -141,7 +142,7 @@ impl Reading {
         reading
     }
 
-    /// Takes values away from the end until the rest fits.
+    /// Removes values, the last aliases first, until the rest fits into [`MAX_STATE`].
     fn limit(&mut self) {
         let mut size: usize = 0;
         let mut too_many = Vec::new();
@@ -159,13 +160,13 @@ impl Reading {
     }
 }
 
-/// The state in an object's annotation. An annotation that is not a JSON object of strings counts as absent: the labels are as good,
-/// and a rule's pattern checks what they say.
+/// The state in an object's annotation. An annotation that is not a JSON object of strings counts as absent: the labels hold the same
+/// state, and the rules' patterns check their values.
 pub fn read_annotation(object: &Value) -> Option<State> {
     serde_json::from_str(metadata::annotation(object, STATE_ANNOTATION)?).ok()
 }
 
-/// `state` as the annotation holds it: keys sorted, so that the same state is the same text.
+/// The text of the annotation for `state`. Its keys are sorted, so that equal states have equal texts.
 pub fn to_annotation(state: &State) -> String {
     let state: serde_json::Map<String, Value> =
         collected(state.iter().map(|(alias, value)| (alias.clone(), Value::from(value.as_str()))));

@@ -1,4 +1,4 @@
-//! What the policy answers to a request.
+//! The policy's answer to a request.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use crate::messages::cut;
 
-/// Longest message of a denial, and longest audit annotation, in characters.
+/// Maximum length of a denial's message and of an audit annotation, in characters.
 const MAX_MESSAGE: usize = 4096;
-/// Most warnings, and most notes.
+/// Maximum number of warnings, and of notes.
 const MAX_LINES: usize = 16;
 
-/// What becomes of the request's object, which is a value within the policy and JSON text in its answer.
+/// What happens to the request. The object is a [`Value`] inside the policy, and JSON text in its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome<Object = Value> {
-    /// The request passes as it came.
+    /// The request is accepted unchanged.
     Accept,
-    /// The request passes with this object in place of its own, which differs from it.
+    /// The request is accepted with this object, which differs from the request's.
     Mutate(Object),
-    /// The request is refused.
+    /// The request is denied.
     Deny {
         /// For the operator who reads it in `kubectl` output or in a Karmada event.
         message: String,
@@ -30,43 +30,43 @@ pub enum Outcome<Object = Value> {
 /// The answer to one request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict<Object = Value> {
-    /// What becomes of the object.
+    /// What happens to the request.
     pub outcome: Outcome<Object>,
-    /// Shown to the client of an allowed or refused request, each at most [`MAX_WARNING`](crate::messages::MAX_WARNING) characters.
+    /// Shown to the client, whether the request is accepted or denied; at most
+    /// [`MAX_WARNING`](crate::messages::MAX_WARNING) characters each.
     pub warnings: Vec<String>,
-    /// Key: the stage; value: what it did, in words. The API server writes them into its audit log.
+    /// What each stage did, by the name of the stage. The API server writes them into its audit log.
     pub audit_annotations: BTreeMap<&'static str, String>,
-    /// For the engine's log at debug level: why something was left alone.
+    /// For the engine's log at level debug: why a stage did nothing.
     pub notes: Vec<String>,
 }
 
 impl Verdict {
-    /// The request passes, with `object` where it differs from `original`.
+    /// Accepts the request, with `object` where that differs from `original`.
     pub fn mutate(original: &Value, object: Value) -> Self {
         if *original == object { Self::accept() } else { Self::from(Outcome::Mutate(object)) }
     }
 }
 
 impl<Object> Verdict<Object> {
-    /// The request passes as it came.
+    /// Accepts the request unchanged.
     pub fn accept() -> Self {
         Self::from(Outcome::Accept)
     }
 
-    /// The request is refused: it can't be carried out as it is (422, as Kubernetes answers invalid objects).
+    /// Denies the request with the status code 422, with which Kubernetes answers invalid objects.
     pub fn deny(message: impl Into<String>) -> Self {
         Self::from(Outcome::Deny { message: message.into(), code: 422 })
     }
 
-    /// The same answer with a line for the engine's log.
+    /// Adds a line for the engine's log.
     #[must_use]
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
-    /// The same answer with an end to all that it says, whatever the request was: messages of a limited length, and so many
-    /// warnings and notes.
+    /// Limits the length of messages and the number of warnings and notes, since both may grow with the request.
     #[must_use]
     pub fn limited(mut self) -> Self {
         if let Outcome::Deny { message, .. } = &mut self.outcome {
@@ -85,10 +85,10 @@ impl<Object> Verdict<Object> {
         self
     }
 
-    /// The same answer with the object in another form.
+    /// Converts the object.
     ///
     /// # Errors
-    /// Where `form` fails.
+    /// The error of `form`.
     pub fn try_map<Form, E>(self, form: impl FnOnce(Object) -> Result<Form, E>) -> Result<Verdict<Form>, E> {
         let Self { outcome, warnings, audit_annotations, notes } = self;
         let outcome = match outcome {
@@ -99,14 +99,14 @@ impl<Object> Verdict<Object> {
         Ok(Verdict { outcome, warnings, audit_annotations, notes })
     }
 
-    /// Whether the request passes.
+    /// Whether the request is accepted.
     pub fn is_allowed(&self) -> bool {
         !matches!(self.outcome, Outcome::Deny { .. })
     }
 }
 
 impl Verdict<String> {
-    /// The same answer with the object parsed; null where it is not JSON, because the request's is not.
+    /// Parses the object. It is null where the text is not JSON, because that of the request is not.
     #[must_use]
     pub fn parsed(self) -> Verdict {
         let Ok(verdict) =

@@ -1,13 +1,13 @@
-//! Which workloads a rule of the settings is for: by API group, kind and namespace.
+//! Matches workloads by API group, kind and namespace.
 
 use wildmatch::WildMatch;
 
 use crate::object_reference::ObjectReference;
 
-/// Stands for all groups, or all kinds.
+/// Matches all groups, or all kinds.
 pub const ALL: &str = "*";
 
-/// `match` of a rule: all three must hold.
+/// `match` of a rule: group, kind and namespace must all match.
 #[derive(Debug, Default)]
 pub struct WorkloadMatch {
     /// API groups, `""` for the core group. Never empty.
@@ -19,7 +19,7 @@ pub struct WorkloadMatch {
 }
 
 impl WorkloadMatch {
-    /// Whether `resource` is one of them.
+    /// Whether `resource` matches.
     pub fn accepts(&self, resource: ObjectReference<'_>) -> bool {
         self.api_groups.iter().any(|group| group == ALL || group == resource.group)
             && self.kinds.iter().any(|kind| kind == ALL || kind == resource.kind)
@@ -27,7 +27,7 @@ impl WorkloadMatch {
                 || self.namespaces.iter().any(|glob| WildMatch::new(glob).matches(resource.namespace)))
     }
 
-    /// Whether an object can be one of both, as far as kinds tell.
+    /// Whether some object can match both, judging by group and kind.
     pub fn may_meet(&self, other: &Self) -> bool {
         let meet = |left: &[String], right: &[String]| {
             left.iter().any(|left| left == ALL || right.iter().any(|right| right == ALL || left == right))

@@ -1,4 +1,4 @@
-//! Lookups through the host, and what its errors mean.
+//! Lookups through the host, and the meaning of its errors.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl Cluster for HostCluster {
             field_masks: Some(collected::<BTreeSet<String>, _>(object.fields.iter().map(|&field| field.to_owned()))),
         };
         let request = serde_json::to_vec(&request).map_err(|error| LookupError::Unavailable(error.to_string()))?;
-        // Not through the SDK's `get_resource`, which copies what it finds once more.
+        // The SDK's `get_resource` would copy the object once more.
         match host_call("kubewarden", "kubernetes", "get_resource", &request) {
             Ok(found) => object.read(&found).map(Some),
             Err(error) => classify(&error.to_string(), object),
@@ -31,15 +31,15 @@ impl Cluster for HostCluster {
     }
 }
 
-/// What the host means with `message`, which is text only, of several lines with all causes: that the object does not
-/// exist, or an error.
+/// Tells from the host's error message whether the object does not exist or the lookup failed. The message is text of several lines,
+/// with all causes.
 ///
 /// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src`: `callback_handler/kubernetes/client.rs` (object and
 /// kind not found), `evaluation_context.rs` and `runtimes/callback.rs` (not granted); the API server's own words
 /// (`Forbidden`) come from `kube::Error`.
 ///
 /// # Errors
-/// [`LookupError`], in every case but the first.
+/// [`LookupError`], where the lookup failed.
 pub fn classify(message: &str, object: &Get<'_>) -> Result<Option<Value>, LookupError> {
     // «Cannot find v1/ConfigMap named 'x' inside of namespace …» is about the object, «Cannot find resource …» is not.
     if message.contains("Cannot find") && message.contains(" named '") {
@@ -59,7 +59,7 @@ pub fn classify(message: &str, object: &Get<'_>) -> Result<Option<Value>, Lookup
     })
 }
 
-/// The innermost cause, which is the last line that says something, without what it is wrapped in.
+/// The innermost cause: the last line that is not empty.
 fn innermost_cause(message: &str) -> String {
     const MAX: usize = 200;
     let line = message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no message");

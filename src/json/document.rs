@@ -1,11 +1,11 @@
-//! A JSON document that is read in part, and edited in its text.
+//! A JSON document of which parts are read, and whose text is edited.
 
 use serde_json::{Map, Value};
 
 use super::scan::{Member, Scanner};
 use super::{Fields, JsonError};
 
-/// A document, and the value of those parts of it that are read.
+/// A document, and the value of the parts that were read.
 #[derive(Debug, Clone)]
 pub struct Document<'t> {
     text: &'t str,
@@ -17,13 +17,13 @@ impl<'t> Document<'t> {
     /// Reads the `fields` of the document in `text`.
     ///
     /// # Errors
-    /// [`JsonError`]. What is not read is only looked at as far as it takes to find its end.
+    /// [`JsonError`]. Parts that are not read are checked only as far as it takes to find their end.
     pub fn read(text: &'t str, fields: Fields<'t>) -> Result<Self, JsonError> {
         let value = read(text, &fields)?;
         Ok(Self { text, fields, value })
     }
 
-    /// The same document, of which other `fields` are read.
+    /// Reads other `fields` of the same document.
     ///
     /// # Errors
     /// [`JsonError`].
@@ -31,17 +31,17 @@ impl<'t> Document<'t> {
         Self::read(self.text, fields)
     }
 
-    /// What was read.
+    /// The value that was read.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The document with `edited` in place of what was read. The text of all that is equal stays as it is.
+    /// The text of the document with `edited` in place of the value that was read. The text of equal parts does not change.
     ///
     /// # Errors
-    /// [`NotRead`], where that takes parts of the document that were not read.
+    /// [`NotRead`], where the edit needs parts of the document that were not read.
     pub fn write(&self, edited: &Value) -> Result<String, NotRead> {
-        // The lengths of most edits, so that the text need not move while it grows.
+        // Enough for most edits, so that the text does not have to move while it grows.
         const ROOM: usize = 4096;
         let mut scanner = Scanner::new(self.text);
         let mut text = String::with_capacity(self.text.len() + ROOM);
@@ -53,11 +53,11 @@ impl<'t> Document<'t> {
     }
 }
 
-/// An edit that can't be written without parts of the document that were not read.
+/// The edit needs parts of the document that were not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotRead;
 
-/// Those `fields` of the document in `text`.
+/// Reads these `fields` of the document in `text`.
 ///
 /// # Errors
 /// [`JsonError`], as [`Document::read`].
@@ -103,7 +103,7 @@ fn read_value(scanner: &mut Scanner<'_>, fields: &Fields<'_>) -> Result<Value, J
     }
 }
 
-/// A value of which nothing but its kind is of interest, or a scalar.
+/// A scalar, or an empty list or object in place of one that is not read.
 fn skim(scanner: &mut Scanner<'_>) -> Result<Value, JsonError> {
     match scanner.peek() {
         Some(b'{') => scanner.value().map(|_| Value::Object(Map::new())),
@@ -112,7 +112,7 @@ fn skim(scanner: &mut Scanner<'_>) -> Result<Value, JsonError> {
     }
 }
 
-/// Adds the text of the next value to `text`, with `edited` in place of `original`, which was read from it.
+/// Adds the text of the next value to `text`, with `edited` in place of `original`, which was read from that value.
 fn write(
     scanner: &mut Scanner<'_>,
     fields: &Fields<'_>,
@@ -143,10 +143,10 @@ fn write_object(
     text: &mut String,
 ) -> Result<(), JsonError> {
     let (mut found, mut written) = (0, 0);
-    // What was not read can stay as it is, and nothing else.
+    // Parts that were not read can't change.
     let unread = Fields::default();
     scanner.peek();
-    // Where what is not copied yet begins: at first, behind the brace.
+    // The start of the text that is not copied yet: at first, after the brace.
     let mut rest = scanner.at() + 1;
     let start = text.len();
     text.push('{');
@@ -168,7 +168,7 @@ fn write_object(
         Ok(())
     })?;
     if found != original.len() {
-        // A key stands there twice.
+        // The object has a duplicate key.
         if !fields.is_whole() {
             return Err(JsonError::Changed);
         }
@@ -189,7 +189,7 @@ fn write_object(
     Ok(())
 }
 
-/// A list of which only parts of the items are read: its items are what they were, in their order.
+/// A list of whose items only parts are read: the items stay, in their order.
 fn write_items(
     scanner: &mut Scanner<'_>,
     fields: &Fields<'_>,
@@ -211,8 +211,8 @@ fn write_items(
     Ok(())
 }
 
-/// A list that is read as a whole: what is equal at its beginning and at its end keeps its text, and of what is between them every
-/// item that was there before.
+/// A list that is read as a whole: equal items at its beginning and end keep their text, and between them every item that was in the
+/// list before.
 fn write_list(
     scanner: &mut Scanner<'_>,
     original: &[Value],
@@ -235,7 +235,7 @@ fn write_list(
         text.push(std::mem::replace(&mut separator, ','));
         let is_same = index < same_start || index >= edited.len() - same_end;
         if index == edited.len() - same_end {
-            // What was removed before the end.
+            // The items that were removed before the equal end.
             while old.len() > same_end {
                 old.next();
             }

@@ -1,22 +1,22 @@
-//! Which parts of a JSON document are read.
+//! Selects the parts of a JSON document that are read.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Which parts of a value are read.
+/// The parts of a value that are read.
 ///
-/// Of an object of which only parts are read, all members are there: its scalars as they are, and the lists and objects that are
-/// not read as empty ones. So nothing that is stored there looks as if it were absent.
+/// An object that is read in part still has all of its members: scalars with their values, and lists and objects that are not read as
+/// empty ones. So no stored member appears to be absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fields<'a> {
     whole: bool,
     members: BTreeMap<&'a str, Box<Fields<'a>>>,
-    /// Of every item of a list, and of every member of an object that `members` does not have.
+    /// The fields of every item of a list, and of every member of an object that is not in `members`.
     each: Option<Box<Fields<'a>>>,
     /// Whether members that are not read are left out.
     is_exact: bool,
-    /// The items of a list that are read as a whole: those of which this member is one of these values.
+    /// The items of a list that are read as a whole: those whose member of this name has one of these values.
     whole_items: Option<(&'static str, Vec<String>)>,
 }
 
@@ -24,45 +24,45 @@ static WHOLE: Fields<'static> =
     Fields { whole: true, members: BTreeMap::new(), each: None, is_exact: false, whole_items: None };
 
 impl<'a> Fields<'a> {
-    /// All of the value.
+    /// The whole value.
     pub fn whole() -> Self {
         WHOLE.clone()
     }
 
-    /// The parts that these paths lead to, each as a whole: names of members with dots between them, as in the field masks of
-    /// Kubewarden's lookups. In a list, a name is that of a member of every item.
+    /// The parts at these paths, each as a whole. A path has the names of members with dots between them, as in the field masks of
+    /// Kubewarden's lookups; in a list, a name stands for that member of every item.
     pub fn of(paths: &[&'a str]) -> Self {
         let mut fields = Self::default();
         paths.iter().for_each(|path| fields.at(path).set_whole());
         fields
     }
 
-    /// What is read of the value that the path of names leads to, to be added to.
+    /// The fields of the value at the path, mutable.
     pub fn at(&mut self, path: &'a str) -> &mut Self {
         path.split('.').fold(self, Self::member)
     }
 
-    /// What is read of the member `name`, to be added to.
+    /// The fields of the member `name`, mutable.
     pub fn member(&mut self, name: &'a str) -> &mut Self {
         self.members.entry(name).or_default()
     }
 
-    /// What is read of every item of a list, and of every member of an object that is not named, to be added to.
+    /// The fields of every item of a list, and of every member of an object that is not named, mutable.
     pub fn each(&mut self) -> &mut Self {
         self.each.get_or_insert_with(Box::default)
     }
 
-    /// Makes it all of the value.
+    /// Selects the whole value.
     pub fn set_whole(&mut self) {
         self.whole = true;
     }
 
-    /// Reads those items of a list as a whole of which the member `key` is one of `values`.
+    /// Selects as a whole those items of a list whose member `key` is one of `values`.
     pub fn set_whole_items(&mut self, key: &'static str, values: Vec<String>) {
         self.whole_items = Some((key, values));
     }
 
-    /// Leaves out the members of an object that are not read, in place of saying that they are there. Nothing of it may be edited.
+    /// Leaves out the members of an object that are not selected, without empty ones in their place. The object can't be edited then.
     pub fn set_exact(&mut self) {
         self.is_exact = true;
     }
@@ -75,7 +75,7 @@ impl<'a> Fields<'a> {
         self.whole
     }
 
-    /// Whether an item of a list, of which parts were read, is read as a whole.
+    /// Whether an item of a list has to be read as a whole, judging by the parts that were read.
     pub(super) fn is_whole_item(&self, item: &Value) -> bool {
         self.whole_items.as_ref().is_some_and(|(key, values)| {
             item.get(key).and_then(Value::as_str).is_some_and(|found| values.iter().any(|value| value == found))
@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
         self.whole_items.is_some()
     }
 
-    /// What is read of a member; `None` where it is not read.
+    /// The fields of a member; `None` where it is not read.
     pub(super) fn of_member(&self, name: &str) -> Option<&Self> {
         match (self.members.get(name).map(Box::as_ref), self.of_each()) {
             _ if self.whole => Some(&WHOLE),
@@ -95,11 +95,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What is read of an item of a list; `None` where it is not read.
+    /// The fields of an item of a list; `None` where it is not read.
     pub(super) fn of_item(&self) -> Option<&Self> {
         match (self.whole, self.members.is_empty(), self.of_each()) {
             (true, ..) => Some(&WHOLE),
-            // Names lead through lists.
+            // A name in a list stands for that member of every item.
             (_, false, None) => Some(self),
             (_, false, Some(_)) => Some(&WHOLE),
             (_, true, each) => each,

@@ -1,4 +1,4 @@
-//! A cursor over JSON text that finds where values begin and end. It decodes nothing that it is not asked for.
+//! A cursor over JSON text that finds where values begin and end. It decodes only the values that the caller asks for.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::JsonError;
 
-/// Deepest nesting of lists and objects, as in `serde_json`.
+/// Maximum nesting of lists and objects, as in `serde_json`.
 const MAX_DEPTH: usize = 127;
 
 /// A position in JSON text.
@@ -23,12 +23,12 @@ impl<'t> Scanner<'t> {
         Self { text, at: 0, depth: 0, max_depth: MAX_DEPTH }
     }
 
-    /// A cursor for text of which the values are stepped over, however deeply they are nested.
+    /// A cursor that steps over values of any nesting.
     pub(crate) fn of_any_depth(text: &'t str) -> Self {
         Self { max_depth: usize::MAX, ..Self::new(text) }
     }
 
-    /// Where the cursor is, in bytes.
+    /// The position of the cursor, in bytes.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
@@ -38,7 +38,7 @@ impl<'t> Scanner<'t> {
         self.text.get(from..to).unwrap_or_default()
     }
 
-    /// The first byte of what comes next.
+    /// The first byte of the next token.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         loop {
             let byte = *self.text.as_bytes().get(self.at)?;
@@ -64,12 +64,12 @@ impl<'t> Scanner<'t> {
         JsonError::Syntax { at: self.at, expected }
     }
 
-    /// That nothing but white space is left.
+    /// Checks that only white space is left.
     pub(crate) fn end(&mut self) -> Result<(), JsonError> {
         if self.peek().is_none() { Ok(()) } else { Err(self.error("the end")) }
     }
 
-    /// Steps over the next value, and returns its text.
+    /// Steps over the next value and returns its text.
     pub(crate) fn value(&mut self) -> Result<&'t str, JsonError> {
         let first = self.peek();
         let start = self.at;
@@ -82,7 +82,7 @@ impl<'t> Scanner<'t> {
         Ok(self.span(start, self.at))
     }
 
-    /// The next value, read as a whole.
+    /// Reads the next value as a whole.
     pub(crate) fn parse(&mut self) -> Result<Value, JsonError> {
         self.peek();
         let start = self.at;
@@ -90,7 +90,7 @@ impl<'t> Scanner<'t> {
         self.parse_from(start)
     }
 
-    /// The value that was stepped over since `start`, read as a whole.
+    /// Reads the value that the cursor has stepped over since `start`.
     pub(crate) fn parse_from(&self, start: usize) -> Result<Value, JsonError> {
         serde_json::from_str(self.span(start, self.at)).map_err(JsonError::Value)
     }
@@ -137,7 +137,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// The next value, which is a string, decoded.
+    /// Decodes the next value, which is a string.
     pub(crate) fn string(&mut self) -> Result<Cow<'t, str>, JsonError> {
         if self.peek() != Some(b'"') {
             return Err(self.error("a string"));

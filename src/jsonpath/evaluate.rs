@@ -1,7 +1,7 @@
 //! Evaluates templates.
 //!
-//! What client-go does differently from RFC 9535: a field that no value has is an error, bounds are checked, values of unlike types
-//! don't compare, and `range` repeats.
+//! client-go differs from RFC 9535: a field that no value has is an error, bounds are checked, values of different types can't be
+//! compared, and `range` repeats a part of the template.
 //! Source: `k8s.io/client-go/util/jsonpath`, `jsonpath.go`.
 
 use std::borrow::Cow;
@@ -16,10 +16,10 @@ use super::{Budget, JsonPathError};
 use crate::messages::quote;
 use crate::metadata::type_name;
 
-/// A value of the document or of the template, or what stands for one where a `range` has nothing to go through.
+/// A value of the document or of the template, or a placeholder where a `range` has no values.
 type Item<'a> = Option<Cow<'a, Value>>;
 
-/// An evaluation that failed. Where a filter asks only whether there is something, that is what it had until then.
+/// A failed evaluation, with the values that it had found before. A filter that only tests for existence uses them.
 struct Failure<'a> {
     items: Vec<Item<'a>>,
     error: JsonPathError,
@@ -52,30 +52,30 @@ impl Template {
     }
 }
 
-/// One evaluation under way. The counters are those of client-go, whose ranges follow from how they are counted.
+/// The state of one evaluation. The counters are those of client-go, since its treatment of ranges depends on them.
 struct Evaluation<'a, 'b> {
     nodes: &'a [Node],
     budget: &'b mut Budget,
-    /// What is printed so far.
+    /// The text printed so far.
     text: String,
-    /// Whether the last action had one result, and that was null.
+    /// Whether the last action had a single result, which was null.
     is_null: bool,
-    /// Ranges that were named but not gone through yet.
+    /// Ranges that were found but not evaluated yet.
     begun: usize,
-    /// Ranges that are being gone through.
+    /// Ranges that are being evaluated.
     open: usize,
-    /// Ends that were named but not reached yet.
+    /// Ends that were found but not reached yet.
     ended: usize,
     /// The node that ended a range last.
     last_end: Option<usize>,
 }
 
 impl<'a> Evaluation<'a, '_> {
-    /// Prints the results of each node from `first` on, or up to the end of the range that is gone through.
+    /// Prints the results of each node from `first` on, up to the end of the current range.
     fn run(&mut self, first: usize, current: Item<'a>) -> Result<(), Failure<'a>> {
         let mut index = first;
         while let Some(node) = self.nodes.get(index) {
-            // A range that is not closed goes through all that follows it once more, and so does every range in it.
+            // A range that is not closed repeats everything after it, and so does every range in it.
             self.visit(1)?;
             let items = match node {
                 Node::Text(text) => vec![Some(Cow::Borrowed(text))],
@@ -90,7 +90,7 @@ impl<'a> Evaluation<'a, '_> {
                 self.begun -= 1;
                 self.open += 1;
                 if items.is_empty() {
-                    // Gone through once for nothing, to find its end.
+                    // Evaluated once without output, to find its end.
                     let printed = self.text.len();
                     self.run(index + 1, None)?;
                     self.text.truncate(printed);
@@ -167,7 +167,7 @@ impl<'a> Evaluation<'a, '_> {
 
     fn descend(&mut self, items: Vec<Item<'a>>) -> Evaluated<'a> {
         let mut found = Vec::new();
-        // Depth first, in the order of the document. Only what has something in it is found.
+        // Depth first, in the order of the document. Only values with entries are found.
         let mut to_do: Vec<Item<'a>> = items.into_iter().rev().collect();
         while let Some(item) = to_do.pop() {
             let Some(value) = item else { continue };
@@ -301,7 +301,7 @@ impl Slice {
         match self.step {
             Some(step) if step <= 0 => Err("the step of a slice must be greater than 0".to_owned()),
             step => {
-                // All three were found to be positive and no greater than a length.
+                // All three were checked to be positive and not greater than a length.
                 let index = |index: i64| usize::try_from(index).unwrap_or(usize::MAX);
                 Ok(Some((index(start)..index(end), index(step.unwrap_or(1)))))
             }
@@ -316,7 +316,7 @@ fn field<'a>(items: Vec<Item<'a>>, name: &str) -> Evaluated<'a> {
     }
     let fields = items.into_iter().flatten().filter_map(|value| match value {
         Cow::Borrowed(Value::Object(fields)) => fields.get(name),
-        // What the evaluation makes itself are scalars.
+        // The evaluation itself creates scalars only.
         Cow::Borrowed(_) | Cow::Owned(_) => None,
     });
     let found: Vec<Item<'a>> = fields.map(|field| Some(Cow::Borrowed(field))).collect();
@@ -353,7 +353,7 @@ impl<'a> Basic<'a> {
         }
     }
 
-    /// kubectl decodes what fits 64 bits as an integer and all else as a float.
+    /// kubectl decodes numbers that fit into 64 bits as integers and all others as floats.
     fn number(number: &Number) -> Option<Self> {
         if print::is_integer(number)
             && let Some(integer) = number.as_i64()

@@ -1,13 +1,13 @@
-//! Prints values as kubectl does, that is as Go does.
+//! Prints values as kubectl does, which prints them as Go does.
 
 use serde_json::{Number, Value};
 
 use super::{Budget, JsonPathError};
 
-/// What Go prints for nothing at all.
+/// What Go prints for a missing value.
 const NO_VALUE: &str = "<no value>";
 
-/// Adds the results of one query to `text`, with a space between them; `None` stands for nothing at all.
+/// Adds the results of one query to `text`, with a space between them; `None` is a missing value.
 ///
 /// # Errors
 /// The budget is used up.
@@ -30,7 +30,7 @@ pub(super) fn results<'a>(
     Ok(())
 }
 
-/// A scalar as it is, a list or map as JSON.
+/// Prints a scalar as text, and a list or map as JSON.
 fn scalar_or_json(value: &Value, text: &mut String) {
     match value {
         Value::String(string) => text.push_str(string),
@@ -71,7 +71,7 @@ fn json(value: &Value, text: &mut String) {
             text.push(']');
         }
         Value::Object(fields) => {
-            // The map is in the order of its keys.
+            // The map is sorted by its keys.
             text.push('{');
             for (index, (key, value)) in fields.into_iter().enumerate() {
                 if index > 0 {
@@ -106,9 +106,9 @@ fn json_string(string: &str, text: &mut String) {
     text.push('"');
 }
 
-/// The shortest decimal digits that give this number back, and the exponent of the first one.
+/// The shortest decimal digits that round-trip, and the exponent of the first one.
 fn digits(value: f64) -> (String, i32) {
-    // serde_json prints the shortest ones. The formatter of std would be 20 KB more in the module.
+    // serde_json prints the shortest digits. The formatter of std would add 20 KB to the module.
     let text = Value::from(value.abs()).to_string();
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

@@ -1,4 +1,4 @@
-//! RFC 9535 queries, as far as `jsonpath-rust` goes, bounded.
+//! RFC 9535 queries, as far as `jsonpath-rust` supports them, within limits.
 
 use jsonpath_rust::parser::model::{
     Comparable, Filter, FilterAtom, FnArg, JpQuery, Segment, Selector, Test, TestFunction,

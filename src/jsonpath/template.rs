@@ -1,8 +1,7 @@
 //! Parses templates of the Kubernetes dialect.
 //!
-//! A template is text with actions in braces. An action is a list of steps, each of which is applied to all values that
-//! the one before it gave. Source: `k8s.io/client-go/util/jsonpath`, `parser.go`. Its grammar is undocumented;
-//! what is accepted here was found by comparison.
+//! A template is text with actions in braces. An action is a list of steps, each of which is applied to all results of the step before.
+//! Source: `k8s.io/client-go/util/jsonpath`, `parser.go`. Its grammar is undocumented; what is accepted here was found by comparison.
 
 use serde_json::{Number, Value};
 
@@ -42,30 +41,30 @@ pub(super) enum Step {
     Wildcard,
     /// An index or a slice: `[0]`, `[-1]`, `[1:3]`, `[*]`.
     Slice(Slice),
-    /// `..`: the value and all that is in it.
+    /// `..`: the value and everything in it.
     Descend,
-    /// `[a,b]`: the results of each, one after the other.
+    /// `[a,b]`: the results of each part, one after the other.
     Union(Vec<Vec<Step>>),
-    /// `[?(…)]`: the entries of a list for which it holds.
+    /// `[?(…)]`: the entries of a list for which the condition holds.
     Filter(Filter),
-    /// A string, which takes the place of all values so far.
+    /// A string, which replaces all results so far.
     Text(Value),
-    /// A number or boolean, which takes the place of each value so far.
+    /// A number or boolean, which replaces each result so far.
     Literal(Value),
-    /// `range`: what follows the action, up to its `end`, is done for each of its results.
+    /// `range`: everything after the action, up to its `end`, is evaluated for each of its results.
     Range,
     /// `end`.
     End,
-    /// Any other bare word. That it means nothing is found out in the evaluation.
+    /// Any other bare word. The evaluation reports it as unknown.
     Word(String),
 }
 
-/// Bounds as they are written.
+/// The bounds as written.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Slice {
     pub(super) start: Option<i64>,
     pub(super) end: Option<i64>,
-    /// A lone index: the end follows from the start.
+    /// A single index: the end follows from the start.
     pub(super) is_index: bool,
     pub(super) step: Option<i64>,
 }
@@ -73,9 +72,9 @@ pub(super) struct Slice {
 /// A condition on an entry.
 #[derive(Debug, Clone)]
 pub(super) enum Filter {
-    /// The steps lead to something.
+    /// The steps have a result.
     Exists(Vec<Step>),
-    /// Both sides lead to one value each, which compare so.
+    /// Each side has one result, and the comparison of both holds.
     Compare { left: Vec<Step>, operator: String, right: Vec<Step> },
 }
 
@@ -128,7 +127,7 @@ impl Template {
     }
 }
 
-/// What is wrong, and where: the rest of the text from there on.
+/// A parse error: the message, and the rest of the text from the position on.
 struct Problem {
     rest: usize,
     problem: String,
@@ -141,7 +140,7 @@ impl Problem {
         JsonPathError::Parse { position, problem: self.problem }
     }
 
-    /// The same in a text of which what was parsed is a part, with `after` bytes behind it.
+    /// The same error in a longer text, which has `after` more bytes after the parsed part.
     fn with_rest(self, after: usize) -> Self {
         Self { rest: self.rest + after, ..self }
     }
@@ -175,7 +174,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes `length` bytes.
+    /// Consumes `length` bytes.
     fn take(&mut self, length: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -197,7 +196,7 @@ impl<'a> Parser<'a> {
         Ok(nodes)
     }
 
-    /// The steps up to and with the closing brace.
+    /// The steps up to and including the closing brace.
     fn action(&mut self) -> Parsed<Vec<Step>> {
         let mut steps = Vec::new();
         loop {
@@ -245,7 +244,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The name of a field, whose first dot was taken. A backslash lets the next character be part of it.
+    /// The name of a field after its dot. A backslash makes the next character part of the name.
     fn field(&mut self) -> Step {
         let mut length = 0;
         let mut chars = self.rest.chars();
@@ -285,7 +284,7 @@ impl<'a> Parser<'a> {
         if let Ok(number) = text.parse::<i64>() {
             return Ok(Value::Number(Number::from(number)));
         }
-        // Only digits, dots and a sign are in it, so no name of a special number parses.
+        // The text has only digits, dots and a sign, so `inf` and `nan` can't be parsed.
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite()).and_then(Number::from_f64);
         match number {
             Some(number) => Ok(Value::Number(number)),
@@ -296,7 +295,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A quoted string, whose first quote was taken; `before` begins with it.
+    /// A quoted string after its first quote, with which `before` begins.
     fn quoted(&mut self, before: &'a str, delimiter: char) -> Parsed<Value> {
         let mut length = 1;
         let mut last = delimiter;
@@ -326,7 +325,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What stands in brackets, the first of which was taken: a union, a name, an index or a slice.
+    /// The content of brackets after the first one: a union, a name, an index or a slice.
     fn brackets(&mut self, steps: &mut Vec<Step>) -> Parsed<()> {
         let length = self
             .rest
@@ -344,7 +343,7 @@ impl<'a> Parser<'a> {
             for part in inside.split(',') {
                 after -= part.len();
                 let trimmed = part.trim_matches(' ');
-                // The bracket that closes the part is one more than there is in the template.
+                // The part has one closing bracket more than the template.
                 union.push(self.nested(&format!("[{trimmed}]"), after.saturating_sub(1))?);
                 after = after.saturating_sub(1);
             }
@@ -354,7 +353,7 @@ impl<'a> Parser<'a> {
         if let Some(name) =
             inside.strip_prefix('\'').and_then(|inside| inside.strip_suffix('\'')).filter(|name| !name.contains('\''))
         {
-            // What is quoted is parsed like what follows a dot, so a name with dots in it needs backslashes here too.
+            // A quoted name is parsed as a name after a dot, so its dots need backslashes here, too.
             steps.extend(self.nested(&format!(".{name}"), end + 1)?);
             return Ok(());
         }
@@ -370,7 +369,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A filter, whose `[?(` was taken.
+    /// A filter after its `[?(`.
     fn filter(&mut self) -> Parsed<Filter> {
         let before = self.rest;
         let mut opening = None;
@@ -403,7 +402,7 @@ impl<'a> Parser<'a> {
         let (left, operation) = condition.split_at_checked(left).unwrap_or_default();
         let operator = operation.find(|c| !is_operator(c)).unwrap_or(operation.len());
         let (operator, right) = operation.split_at_checked(operator).unwrap_or_default();
-        // A comparison has something on both sides. Of an operator at the very end, the last character is the right side.
+        // A comparison has a value on both sides. The last character of an operator at the end of the text is the right side.
         let (operator, right) = match (operator.char_indices().last(), right.is_empty()) {
             (Some((last, _)), true) => operator.split_at_checked(last).unwrap_or_default(),
             _ => (operator, right),
@@ -418,14 +417,14 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The steps of `text`, as if it stood in braces of its own; `after` bytes follow it in the whole text.
+    /// The steps of `text`, as if it were in braces; `after` bytes follow it in the whole text.
     fn nested(&mut self, text: &str, after: usize) -> Parsed<Vec<Step>> {
         if self.nesting >= MAX_NESTING {
             return self.problem(format!("limit exceeded: filters and unions are nested more than {MAX_NESTING} deep"));
         }
         let text = format!("{text}}}");
         let mut parser = Parser { rest: &text, nesting: self.nesting + 1 };
-        // A brace in the text ends the action; what follows must be a template too, but counts for nothing.
+        // A brace in the text ends the action. The rest must be a template, too, but is ignored.
         let steps = parser.action().and_then(|steps| parser.nodes().map(|_| steps));
         steps.map_err(|problem| problem.with_rest(after.saturating_sub(1)))
     }
@@ -453,7 +452,7 @@ fn slice(text: &str) -> Option<Slice> {
     Some(Slice { start, end, is_index: parts.len() == 1, step })
 }
 
-/// `text` without its escapes; `None` where one is none. Source: Go, `strconv.UnquoteChar`.
+/// `text` with its escapes decoded; `None` where one is invalid. Source: Go, `strconv.UnquoteChar`.
 fn unquote(text: &str, delimiter: char) -> Option<String> {
     let mut plain: Vec<u8> = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -495,7 +494,7 @@ fn unquote(text: &str, delimiter: char) -> Option<String> {
         plain.push(byte);
         rest = rest.get(length..)?;
     }
-    // Escapes can spell bytes that are no UTF-8, which JSON can't hold.
+    // Escapes can stand for bytes that are not UTF-8, which JSON can't hold.
     String::from_utf8(plain).ok()
 }
 

@@ -1,4 +1,4 @@
-//! A failover to play through: a policy, a workload and its status, and what goes wrong on the way.
+//! A failover to rehearse: a policy, a workload with its status, and what goes wrong.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use crate::state::{self, State, StateRule};
 /// The prefix of the annotations that the customizations in `deploy/interpreters` reflect as `.reflected`.
 const REFLECT_PREFIX: &str = "reflect.stateful-failover/";
 
-/// The kinds whose customization in `deploy/interpreters` reflects the object's uid besides.
+/// The kinds whose customization in `deploy/interpreters` also reflects the object's uid.
 const REFLECTED_UID: [(&str, &str); 2] = [("ray.io/v1", "RayCluster"), ("acid.zalan.do/v1", "postgresql")];
 
 /// Why the application moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {
-    /// It was unhealthy for too long.
+    /// The application was unhealthy for too long.
     #[default]
     Application,
     /// Its cluster has a NoExecute taint.
@@ -36,7 +36,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The failover behaviour whose rules are read. Without a task, it is the cluster's.
+    /// The failover behaviour whose rules are read: for a move without a task, that of cluster failover.
     fn failover_type(self) -> FailoverType {
         match self {
             Self::Application => FailoverType::Application,
@@ -45,20 +45,20 @@ impl Cause {
     }
 }
 
-/// What is played.
+/// The input of a rehearsal.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Scenario {
-    /// The PropagationPolicy. The clusters that its placement names are taken in that order.
+    /// The PropagationPolicy. The clusters are used in the order in which its placement names them.
     pub propagation_policy: Value,
     /// The resource template.
     pub workload: Value,
-    /// What the failed cluster has besides: `{"metadata": {"annotations", "uid"}, "status"}`.
+    /// What the object in the failed cluster has in addition: `{"metadata": {"annotations", "uid"}, "status"}`.
     pub status: Value,
-    /// The same in the next cluster; used where the application moves a second time. By default a copy that never ran reports
-    /// an empty status, and one that became healthy the first copy's.
+    /// The same for the next cluster, for scenarios in which the application moves a second time. By default, a copy that never ran
+    /// reports an empty status, and one that became healthy reports the status of the first copy.
     pub next_status: Value,
-    /// Why it moves.
+    /// Why the application moves.
     pub cause: Cause,
     /// The source cluster does not answer: its Work stays, and the new one is written only after the task timed out.
     pub source_unreachable: bool,
@@ -82,7 +82,7 @@ pub enum Act {
     CreatePolicy,
     /// The status of the copy in a cluster is collected.
     Report,
-    /// The application is taken from a cluster, with an eviction task.
+    /// The application is evicted from a cluster.
     Evict,
     /// The scheduler chooses clusters.
     Schedule,
@@ -94,12 +94,12 @@ pub enum Act {
     WriteWork,
 }
 
-/// An act, and what came of it.
+/// An action of a controller, and its result.
 #[derive(Debug)]
 pub struct Played {
     /// What a controller did.
     pub act: Act,
-    /// The clusters that it is about.
+    /// The clusters that it concerns.
     pub clusters: Vec<String>,
     /// The request, where the policy saw one.
     pub step: Option<Step>,
@@ -107,15 +107,15 @@ pub struct Played {
     pub binding: Value,
 }
 
-/// How the play ended.
+/// How the rehearsal ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// The cluster that the application leaves last; empty where it never got that far.
+    /// The cluster that the application left last; empty where it left none.
     pub from: String,
-    /// The cluster that it goes to, and ends in unless it is stopped.
+    /// The cluster that the application moves to.
     pub cluster: String,
-    /// Why it did not get there.
+    /// Why the application did not get there.
     pub stop: Option<String>,
     /// The manifest when the new copy was started.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,17 +137,17 @@ impl Outcome {
     }
 }
 
-/// A scenario as it was played.
+/// The result of a rehearsal.
 #[derive(Debug)]
 pub struct Play {
-    /// The acts, in order.
+    /// The actions, in order.
     pub acts: Vec<Played>,
     /// How it ended.
     pub outcome: Outcome,
 }
 
 impl Scenario {
-    /// Plays it with the policy of these settings, or with Karmada alone. `objects` is what lookups find.
+    /// Rehearses the scenario with the policy of these settings, or with Karmada alone. `objects` is what lookups find.
     pub fn play(&self, settings: Option<&Settings>, objects: &impl Cluster) -> Play {
         let clusters = self.clusters();
         let [source, next, third] = [0, 1, 2].map(|index| clusters.get(index).map_or("", String::as_str));
@@ -211,7 +211,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// From the source cluster to the first copy in the target.
+    /// The actions from the source cluster to the first copy in the target cluster.
     fn leave<C: Cluster>(
         &self,
         recorder: &mut Recorder<'_, C>,
@@ -266,7 +266,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The clusters of the placement, with others where it names too few.
+    /// The clusters of the placement, with added ones where it names too few.
     fn clusters(&self) -> Vec<String> {
         let named = self.propagation_policy.pointer("/spec/placement/clusterAffinity/clusterNames");
         let named = named.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -290,8 +290,8 @@ impl Scenario {
         (text("apiVersion"), text("kind"))
     }
 
-    /// What of `collected` the binding gets: the fields that Karmada reflects, or those of the customization that the settings
-    /// list. `None` where there is no status.
+    /// The fields of `collected` that Karmada reflects into the binding, or those of the customization that the settings list. `None` where
+    /// there is no status.
     pub fn reflected(
         &self,
         settings: Option<&Settings>,
@@ -333,13 +333,13 @@ impl Scenario {
         rules.unwrap_or_default().into_iter().map(StateRule::new).collect()
     }
 
-    /// Takes away the field of the status that the first rule reads.
+    /// Removes the field of the status that the first rule reads.
     fn remove_first_value(&self, status: &mut Value, failover_type: FailoverType) {
         let rules = self.rules(failover_type);
         let Some(Ok(path)) = rules.first().map(|rule| JsonPath::template(&rule.json_path)) else { return };
         let fields = path.leading_fields();
         let Some((last, parents)) = fields.split_last() else {
-            // A path that begins with a wildcard or a filter: only an empty status is sure to have no value.
+            // For a path that begins with a wildcard or a filter, only an empty status certainly has no value.
             *status = Value::Object(Map::new());
             return;
         };
@@ -349,7 +349,7 @@ impl Scenario {
         }
     }
 
-    /// The state that a manifest has: the policy's, or the labels that Karmada's own injection wrote.
+    /// The state on a manifest: that of the policy, or the labels that Karmada's own injection wrote.
     fn state_of(&self, manifest: &Value) -> State {
         if let Some(state) = state::read_annotation(manifest) {
             return state;
@@ -373,7 +373,7 @@ pub fn restored(manifest: &Value) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Drives the rehearsal, and notes each act.
+/// Runs the rehearsal and records each action.
 struct Recorder<'a, C> {
     rehearsal: Rehearsal<'a, C>,
     acts: Vec<Played>,
@@ -385,10 +385,10 @@ impl<'a, C: Cluster> Recorder<'a, C> {
         &mut self,
         act: Act,
         clusters: &[&str],
-        carry_out: impl FnOnce(&mut Rehearsal<'a, C>) -> Result<(), Stop>,
+        request: impl FnOnce(&mut Rehearsal<'a, C>) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         let before = self.rehearsal.steps().len();
-        let result = carry_out(&mut self.rehearsal);
+        let result = request(&mut self.rehearsal);
         let step = self.rehearsal.steps().get(before).cloned();
         let clusters = clusters.iter().map(|&cluster| cluster.to_owned()).collect();
         self.acts.push(Played { act, clusters, step, binding: self.rehearsal.binding().clone() });
@@ -412,7 +412,7 @@ impl<'a, C: Cluster> Recorder<'a, C> {
     }
 
     fn remove_work(&mut self, cluster: &str) {
-        // The policy sees no deletion, and can't refuse one.
+        // The policy sees no deletions and can't deny them.
         let _ = self.act(Act::RemoveWork, &[cluster], |rehearsal| {
             rehearsal.remove_work(cluster);
             Ok(())

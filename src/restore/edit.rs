@@ -1,4 +1,4 @@
-//! Carrying out one rule on an object, and what its edits can write.
+//! Applies one rule to an object, and tells what its edits can write.
 
 use serde_json::{Number, Value};
 
@@ -8,18 +8,18 @@ use super::rule::{As, Content, Edit, Mode, Rule, Site};
 use super::variable::Values;
 use crate::metadata::type_name;
 
-/// A site that a rule has worked on, and the value it added there, where it appends.
+/// A site that a rule has changed, and the value that it appended there, if it appends.
 pub(super) struct Touched<'r> {
     pub(super) site: Site<'r>,
     pub(super) appended: Option<Value>,
 }
 
 impl Rule {
-    /// Carries the rule out with the `values` of its variables: first `remove`, then `set`.
+    /// Applies the rule with the `values` of its variables: first `remove`, then `set`.
     pub(super) fn apply(&self, values: &Values, object: &mut Value) -> Result<Vec<Touched<'_>>, RuleError> {
         let mut touched: Vec<Touched<'_>> = Vec::new();
         for path in &self.remove {
-            // Where something on the way has another type, there is nothing to remove.
+            // Where a parent has another type, there is nothing to remove.
             for place in path.places(object).unwrap_or_default() {
                 let is_replaced = self.set.iter().any(|edit| path.contains(&edit.path));
                 let removed = match place.get(object) {
@@ -66,7 +66,7 @@ impl Rule {
         }
     }
 
-    /// Whether `set` is what this rule sets below a place that it removes: nothing is in it but that.
+    /// Whether `set` consists of nothing but what this rule sets below a place that it removes.
     fn could_write_below(&self, removed: &Place, set: &Value, accepts: &impl Fn(&str, &str) -> bool) -> bool {
         let mut rebuilt = removed.created();
         for edit in self.set.iter().filter(|edit| self.is_below_removed(edit)) {
@@ -98,15 +98,13 @@ impl Edit {
         }
     }
 
-    /// Writes `value` at `place`, and says whether that was for this edit to do: not where `IfAbsent` finds something.
+    /// Writes `value` at `place`. Returns `false` where `IfAbsent` finds a value there.
     fn write(&self, place: &Place, value: &Value, object: &mut Value) -> Result<bool, RuleError> {
         let at = |cause| RuleError::at(place, cause);
         let stands = place.get(object).map_err(at)?;
         let is_there = match &self.mode {
             Mode::Replace => stands == Some(value),
-            Mode::IfAbsent => {
-                stands.is_some() || (self.path.is_env_value() && place.sibling_stands("valueFrom", object))
-            }
+            Mode::IfAbsent => stands.is_some() || (self.path.is_env_value() && place.has_sibling("valueFrom", object)),
             Mode::Append => stands.and_then(Value::as_array).is_some_and(|items| items.contains(value)),
             Mode::AppendText(_) => false,
         };
@@ -167,8 +165,8 @@ pub(super) fn append_text(place: &Place, object: &mut Value, token: &Value, sepa
     Ok(())
 }
 
-/// `text` with `token` at its end, in front of white space; as it is where it has the token. A separator that already
-/// ends the text is not doubled.
+/// `text` with `token` appended before trailing white space, or unchanged where it has the token already. A separator that ends the
+/// text is not doubled.
 fn with_token(text: &str, token: &str, separator: &str) -> String {
     if token_in(text, token, separator).is_some() {
         return text.to_owned();
@@ -186,7 +184,7 @@ fn with_token(text: &str, token: &str, separator: &str) -> String {
     }
 }
 
-/// `text` without `token`, and without the separator in front of it or, at the start, behind it.
+/// `text` without `token` and without the separator before it or, at the start of the text, after it.
 pub(super) fn without_token(text: &str, token: &str, separator: &str) -> String {
     let Some(at) = token_in(text, token, separator) else { return text.to_owned() };
     let before = text.get(..at).unwrap_or_default();
@@ -197,8 +195,8 @@ pub(super) fn without_token(text: &str, token: &str, separator: &str) -> String 
     }
 }
 
-/// Where `token` stands in `text`, between separators or ends; of several, the last place. White space at the end is no
-/// part of the text, and any of it separates where the separator is white space too.
+/// The last position of `token` in `text`, between separators or ends. Trailing white space is not part of the text; where the
+/// separator is white space, any white space separates.
 fn token_in(text: &str, token: &str, separator: &str) -> Option<usize> {
     if token.is_empty() {
         return Some(text.len());
@@ -227,7 +225,7 @@ pub(super) fn has_token(text: &str, token: &str, separator: &str) -> bool {
     token_in(text, token, separator).is_some()
 }
 
-/// Whether `value` has all that `part` has: the API server adds defaults to what it is given.
+/// Whether `value` has everything that `part` has. It may have more, since API servers add defaults.
 pub(super) fn covers(value: &Value, part: &Value) -> bool {
     match (value, part) {
         (Value::Object(value), Value::Object(part)) => {
@@ -240,7 +238,7 @@ pub(super) fn covers(value: &Value, part: &Value) -> bool {
     }
 }
 
-/// `text` as a type, where it is canonical for it: what prints it gives the same text.
+/// `text` as a value of that type, where it is in canonical form: printing the value gives the same text.
 fn typed(text: &str, as_type: As) -> Option<Value> {
     match as_type {
         As::String => Some(Value::from(text)),

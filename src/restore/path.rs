@@ -22,13 +22,13 @@ use thiserror::Error;
 use crate::json::Fields;
 use crate::messages::quote;
 
-/// Longest path in segments.
+/// Maximum length of a path in segments.
 const MAX_SEGMENTS: usize = 32;
 
-/// Text that is not a path.
+/// Why a text is not a path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PathError {
-    /// A pointer begins with a slash.
+    /// The path does not begin with a slash.
     #[error("{0} does not begin with `/`")]
     NoSlash(String),
     /// An empty last segment, which means a field with an empty name.
@@ -40,10 +40,10 @@ pub enum PathError {
     /// A segment in brackets that is not a selector.
     #[error("segment {0} is neither `[*]` nor `[key=value]`; write `segments: [...]` for a field of that name")]
     Selector(String),
-    /// `-` somewhere else than at the end of a path that appends.
+    /// `-` is not the last segment.
     #[error("`-` appends to a list, so it must be the last segment")]
     Append,
-    /// The whole object.
+    /// The path is that of the whole object.
     #[error("the path is empty: name a field")]
     Empty,
     /// Too many segments.
@@ -51,7 +51,7 @@ pub enum PathError {
     TooLong,
 }
 
-/// The fields that one entry of a list is found by, each by its (nested) keys.
+/// The fields by which one entry of a list is found, each with its (nested) keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector(Vec<(Vec<String>, String)>);
 
@@ -72,7 +72,7 @@ impl Selector {
     /// The index of the one entry that matches, if any.
     ///
     /// # Errors
-    /// Several match: how many.
+    /// The number of matching entries, where there are several.
     pub fn find(&self, entries: &[Value]) -> Result<Option<usize>, usize> {
         let mut matches = entries.iter().enumerate().filter(|(_, entry)| self.matches(entry)).map(|(index, _)| index);
         let first = matches.next();
@@ -104,7 +104,7 @@ impl Selector {
         self.0.iter().map(|(keys, _)| keys.as_slice())
     }
 
-    /// Whether both may match the same entry: certainly not where they want different values of the same field.
+    /// Whether both may match the same entry. They can't where they expect different values of the same field.
     fn may_be(&self, other: &Self) -> bool {
         !self.0.iter().any(|(keys, value)| other.0.iter().any(|(other, wanted)| keys == other && value != wanted))
     }
@@ -140,7 +140,7 @@ impl Path {
         Self::new(pointer.split('/').map(Segment::parse).collect::<Result<_, _>>()?)
     }
 
-    /// The path of the literal `keys`, for those that a pointer can't spell.
+    /// The path of these literal keys, for keys that a pointer can't express.
     ///
     /// # Errors
     /// [`PathError`].
@@ -156,19 +156,19 @@ impl Path {
         }
     }
 
-    /// Its segments, never none.
+    /// Its segments; there is at least one.
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }
 
-    /// What has to be read of an object to find what the path leads to, and from there what is to be read of that.
+    /// Adds the fields that are needed to find what the path leads to, and returns the fields of that.
     pub fn add_to<'f, 'a>(&'a self, fields: &'f mut Fields<'a>) -> &'f mut Fields<'a> {
         let mut fields = fields;
         for (depth, segment) in self.0.iter().enumerate() {
             fields = match segment {
                 Segment::Key(key) if index(key).is_none() => fields.member(key),
                 Segment::Key(_) | Segment::Every => fields.each(),
-                // Entries of such lists are never added, nor removed but as a whole.
+                // Entries of such lists are never added, and removed only as a whole.
                 Segment::Select(selector) if self.is_container(depth) && depth + 1 < self.0.len() => {
                     let entry = fields.each();
                     selector.keys().for_each(|keys| {
@@ -191,8 +191,7 @@ impl Path {
         matches!(list, Some(Segment::Key(list)) if is_container_list(list))
     }
 
-    /// Whether `other` may lead to this path's place or to a part of what stands there, as far as can be told without
-    /// an object.
+    /// Whether `other` may lead to the same place or to a part of its value, as far as can be told without an object.
     pub fn may_cover(&self, other: &Self) -> bool {
         self.0.len() <= other.0.len() && self.0.iter().zip(&other.0).all(|(left, right)| left.may_be(right))
     }
@@ -203,7 +202,7 @@ impl Path {
         other.may_cover(self) || (self.may_cover(other) && other.0.get(self.0.len()).is_some_and(Segment::is_index))
     }
 
-    /// Whether `other` leads to a part of what stands at this path: it goes on from it, segment by segment.
+    /// Whether `other` begins with all segments of this path and has more.
     pub fn contains(&self, other: &Self) -> bool {
         self.0.len() < other.0.len() && self.0.iter().zip(&other.0).all(|(left, right)| left == right)
     }
@@ -232,7 +231,7 @@ impl Path {
         matches!(self.0.as_slice(), [.., list, _, field] if is_key(list, "env") && is_key(field, "value"))
     }
 
-    /// The path of `key` beside what this one leads to.
+    /// The path of the sibling field `key`.
     pub fn sibling(&self, key: &str) -> Self {
         let parents = self.0.iter().take(self.0.len().saturating_sub(1)).cloned();
         Self(parents.chain([Segment::Key(key.to_owned())]).collect())
@@ -267,7 +266,7 @@ impl Segment {
         matches!(self, Self::Key(key) if index(key).is_some())
     }
 
-    /// Whether both may lead to the same entry.
+    /// Whether both may lead to the same field or entry.
     fn may_be(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Every, _) | (_, Self::Every) => true,

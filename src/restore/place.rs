@@ -1,5 +1,4 @@
-//! Places in an object: what a [`Path`] leads to once every `[*]` stands for an entry that is there. Reading, writing and
-//! removing what stands there.
+//! Places in an object: the paths without `[*]` to which a [`Path`] expands. Reads, writes and removes the values there.
 
 use std::fmt;
 
@@ -9,35 +8,35 @@ use thiserror::Error;
 use super::path::{Path, Segment, Selector, escape, index, is_container_list, unescape};
 use crate::metadata::type_name;
 
-/// Most places that the `[*]` of one path may lead to.
+/// Maximum number of places to which one path may expand.
 pub const MAX_PLACES: usize = 1000;
 
 /// Why a place can't be read or written in an object.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EditError {
-    /// Something on the way has another type.
+    /// A parent has another type.
     #[error("`{at}` is {found}, expected {expected}")]
     WrongType {
-        /// The path as far as what has the other type.
+        /// The path of the value with the other type.
         at: String,
-        /// What stands there.
+        /// Its type.
         found: &'static str,
-        /// What the path needs there.
+        /// The expected type.
         expected: &'static str,
     },
-    /// A list is addressed by name.
+    /// A list is addressed by the name of a field.
     #[error("`{0}` names a field of a list; select the entry with `[key=value]`")]
     NotAnIndex(String),
-    /// Nothing is there and nothing can be created.
+    /// There is no value, and none can be created.
     #[error("`{0}` matches nothing; add it to the template, or fix the path")]
     NoMatch(String),
     /// A container can't be created: it would have no image.
     #[error("`{0}` matches no container, and rules cannot create containers; name one that the template has")]
     NoContainer(String),
-    /// A selector must be unambiguous.
+    /// A selector matches several entries.
     #[error("`{0}` matches {1} entries; add a key that tells them apart, or write `[*]` for all")]
     SeveralMatches(String, usize),
-    /// `[*]` leads to too much.
+    /// The path expands to too many places.
     #[error("the path leads to more than {MAX_PLACES} places")]
     TooManyPlaces,
 }
@@ -47,21 +46,21 @@ pub enum EditError {
 enum Step {
     /// A field, or an index of a list.
     Key(String),
-    /// A field or an index that a `[*]` stood for: it is never created.
+    /// A field or an index that a `[*]` expanded to. It is never created.
     Existing(String),
     /// The one list entry that matches.
     Select(Selector),
 }
 
-/// A place in an object. It prints as the path that leads there.
+/// A place in an object. It is printed as its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place(Vec<Step>);
 
 impl Path {
-    /// The places in `object` that this path leads to. Without a `[*]` that is one, whether something stands there or not.
+    /// The places in `object` that this path expands to. Without a `[*]` that is one, whether there is a value or not.
     ///
     /// # Errors
-    /// [`EditError`], where something in front of a `[*]` is neither a list nor an object, or there are too many.
+    /// [`EditError`], where the value before a `[*]` is neither a list nor an object, or there are too many places.
     pub fn places(&self, object: &Value) -> Result<Vec<Place>, EditError> {
         let mut places = vec![Place(Vec::new())];
         for segment in self.segments() {
@@ -85,15 +84,15 @@ impl Path {
         Ok(places)
     }
 
-    /// What stands at the first place of this path; `None` where there is nothing, or null.
+    /// The value at the first place of this path; `None` where it is missing or null.
     ///
     /// # Errors
-    /// [`EditError`], where something on the way is not of the type that the path needs.
+    /// [`EditError`], where a parent has another type than the path needs.
     pub fn first<'a>(&self, object: &'a Value) -> Result<Option<&'a Value>, EditError> {
         self.places(object)?.first().map_or(Ok(None), |place| place.get(object))
     }
 
-    /// What of this path is below `ancestor`, where it leads through that; `None` where it does not.
+    /// The rest of this path below `ancestor`; `None` where the path does not lead through it.
     pub fn place_below(&self, ancestor: &Place) -> Option<Place> {
         let (above, below) = self.segments().split_at_checked(ancestor.0.len())?;
         let leads_through = above.iter().zip(&ancestor.0).all(|(segment, step)| match (segment, step) {
@@ -110,7 +109,7 @@ impl Path {
         if leads_through { Some(Place(steps.collect::<Option<_>>()?)) } else { None }
     }
 
-    /// The place of this path that prints as `text`, if one can.
+    /// The place of this path that is printed as `text`, if there is one.
     pub fn place_from(&self, text: &str) -> Option<Place> {
         let mut tokens = text.strip_prefix('/')?.split('/');
         let mut steps = Vec::with_capacity(self.segments().len());
@@ -131,10 +130,10 @@ impl Path {
 }
 
 impl Place {
-    /// What stands here; `None` where there is nothing, or null.
+    /// The value here; `None` where it is missing or null.
     ///
     /// # Errors
-    /// [`EditError`], where something on the way is not of the type that the path needs.
+    /// [`EditError`], where a parent has another type than the path needs.
     pub fn get<'a>(&self, object: &'a Value) -> Result<Option<&'a Value>, EditError> {
         let mut value = object;
         for (depth, step) in self.0.iter().enumerate() {
@@ -155,7 +154,7 @@ impl Place {
         Ok(Some(value).filter(|value| !value.is_null()))
     }
 
-    /// Writes `value` here. Missing parents are created: objects, and in front of a selector a list with the entry.
+    /// Writes `value` here. Missing parents are created: objects or, before a selector, a list with the entry.
     ///
     /// # Errors
     /// [`EditError`].
@@ -164,7 +163,7 @@ impl Place {
         Ok(())
     }
 
-    /// What stands here, null where it was created just now.
+    /// The value here, mutable. A missing one is created as null.
     ///
     /// # Errors
     /// [`EditError`].
@@ -197,15 +196,15 @@ impl Place {
         Ok(value)
     }
 
-    /// Takes away what stands here, if anything does.
+    /// Removes the value here, if there is one.
     ///
     /// # Errors
-    /// A selector on the way matches several entries.
+    /// A selector in the path matches several entries.
     pub fn remove(&self, object: &mut Value) -> Result<(), EditError> {
         match self.get(object) {
             Ok(Some(_)) => {}
             Err(error @ EditError::SeveralMatches(..)) => return Err(error),
-            // Where something on the way has another type, there is nothing of this name.
+            // Where a parent has another type, there is no value of this name.
             Ok(None) | Err(_) => return Ok(()),
         }
         let Some((last, parents)) = self.0.split_last() else { return Ok(()) };
@@ -216,7 +215,7 @@ impl Place {
                     items.remove(index);
                 }
             }
-            // Entries that are addressed by index, or that a `[*]` found, stay as empty ones.
+            // Entries that are addressed by index, or that a `[*]` found, become null, so that the indexes of others stay the same.
             (Value::Array(items), Step::Key(key) | Step::Existing(key)) => {
                 if let Some(item) = index(key).and_then(|index| items.get_mut(index)) {
                     *item = Value::Null;
@@ -232,8 +231,7 @@ impl Place {
         Ok(())
     }
 
-    /// Takes away what stands here where nothing is in it, unless it prints as one of `kept`; and says whether it may go on
-    /// with the parent.
+    /// Removes the value here if it is empty and not one of the places in `kept`. Returns whether the parent may be pruned next.
     pub fn prune(&self, object: &mut Value, kept: &[&str]) -> bool {
         match self.get(object) {
             Ok(None) => true,
@@ -244,7 +242,7 @@ impl Place {
         }
     }
 
-    /// The nearest parent that stands in `object`, if nothing is in it.
+    /// The nearest existing parent, if it is empty.
     pub fn bare_parent(&self, object: &Value) -> Option<Place> {
         self.parents().find_map(|parent| match parent.get(object) {
             Ok(Some(value)) => Some(parent.is_bare(value).then_some(parent)),
@@ -252,24 +250,24 @@ impl Place {
         })?
     }
 
-    /// The places above this one, the nearest first; not the object itself.
+    /// The parents of this place, the nearest first, without the object itself.
     pub fn parents(&self) -> impl Iterator<Item = Place> {
         (1..self.0.len()).rev().map(|depth| Self(self.0.iter().take(depth).cloned().collect()))
     }
 
-    /// Whether `other` is this place or a part of what stands here.
+    /// Whether `other` is this place or inside its value.
     pub fn covers(&self, other: &Self) -> bool {
         self.0.len() <= other.0.len()
             && self.0.iter().zip(&other.0).all(|(left, right)| left.to_string() == right.to_string())
     }
 
-    /// Whether the field `key` beside what stands here is there.
-    pub fn sibling_stands(&self, key: &str, object: &Value) -> bool {
+    /// Whether the sibling field `key` exists.
+    pub fn has_sibling(&self, key: &str, object: &Value) -> bool {
         let parent = self.parents().next().and_then(|parent| parent.get(object).ok().flatten());
         parent.and_then(|parent| parent.get(key)).is_some_and(|sibling| !sibling.is_null())
     }
 
-    /// What is here when it is created: nothing, or an entry with its keys.
+    /// The value with which this place is created: null, or an entry with the keys of its selector.
     pub fn created(&self) -> Value {
         match self.0.last() {
             Some(Step::Select(selector)) => selector.new_entry(),
@@ -277,7 +275,7 @@ impl Place {
         }
     }
 
-    /// Whether a `[*]` found this entry once and it is not there any more: its list or map has no such key.
+    /// Whether this is an entry that a `[*]` found before and that does not exist any more.
     pub fn is_entry_gone(&self, object: &Value) -> bool {
         let Some(Step::Existing(key)) = self.0.last() else { return false };
         match self.parents().next().and_then(|parent| parent.get(object).ok().flatten()) {
@@ -287,7 +285,7 @@ impl Place {
         }
     }
 
-    /// That writing here would need a container that is not there.
+    /// Checks that writing here does not create a container.
     ///
     /// # Errors
     /// [`EditError::NoContainer`].
@@ -305,7 +303,7 @@ impl Place {
         Ok(())
     }
 
-    /// Every entry of what stands here.
+    /// The entries of the value here.
     fn entries(&self, object: &Value) -> Result<Vec<Self>, EditError> {
         let keys: Vec<String> = match self.get(object)? {
             None => Vec::new(),
@@ -320,7 +318,7 @@ impl Place {
         Ok(keys.into_iter().map(entry).collect())
     }
 
-    /// Whether there is nothing in `value`, which stands here: nulls aside, and what the selector itself created.
+    /// Whether `value`, which is the value here, is empty apart from nulls and the keys of the selector.
     fn is_bare(&self, value: &Value) -> bool {
         match value {
             Value::Array(items) => items.is_empty(),
@@ -347,7 +345,7 @@ impl Place {
         EditError::WrongType { at, found: type_name(found), expected }
     }
 
-    /// The place as far as the step at `depth`, printed.
+    /// The path as far as the step at `depth`.
     fn down_to(&self, depth: usize) -> String {
         self.0.iter().take(depth + 1).map(|step| format!("/{step}")).collect()
     }

@@ -1,4 +1,4 @@
-//! The restore record: what the rules changed on an object, and what stood there before.
+//! The restore record: what the rules changed on an object, and the values before.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use super::rule::{Mode, OnUpdate, Rule, Site};
 use crate::collected;
 use crate::metadata;
 
-/// On workloads: JSON object `{"<rule>": {"<path>": {"was": …, "set": …}}}`. `was` is left out where nothing stood there,
-/// `set` where the rule removed the field. What was appended stands under `<path>/-`, as a list or as text. `parent` names
-/// an empty parent that stood there: without it, a parent with nothing left in it goes with the field. A rule with
-/// `onUpdate: Apply` of which nothing stands any more is there with no paths: it has been carried out.
+/// On workloads: JSON object `{"<rule>": {"<path>": {"was": …, "set": …}}}`. `was` is left out where there was no value, `set` where
+/// the rule removed the field. Appended values are under `<path>/-`, as a list or as text. `parent` names an empty parent that existed
+/// before: other parents are removed with the field once they are empty. A rule with `onUpdate: Apply` none of whose changes is left
+/// has no paths: it says that the rule was applied.
 pub const RECORD_ANNOTATION: &str = "stateful-failover/restored";
 
 /// What a rule did at one site.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// What stood there before.
+    /// The value before.
     pub was: Option<Value>,
-    /// What the rule wrote, or added where it appends.
+    /// The value that the rule wrote or appended.
     pub set: Option<Value>,
-    /// The empty parent that stood there.
+    /// The empty parent that existed before.
     pub parent: Option<String>,
 }
 
@@ -32,24 +32,24 @@ pub struct Change {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RestoreRecord {
     rules: BTreeMap<String, BTreeMap<String, Change>>,
-    /// What it says of rules that are not in these settings: another installation's. It is passed on as it came.
+    /// The record of rules that are not in these settings but in those of another installation. It is passed on unchanged.
     others: Map<String, Value>,
 }
 
-/// A site of a rule with what the record says of it.
+/// A change of a rule at one of its sites.
 #[derive(Debug, Clone)]
 pub struct Entry<'r> {
     /// The rule.
     pub rule: &'r Rule,
-    /// Where it changed something.
+    /// The site that it changed.
     pub site: Site<'r>,
-    /// What it changed.
+    /// The change.
     pub change: Change,
 }
 
 impl RestoreRecord {
-    /// The record in the object's annotation, as far as it is of `rules`. One that can't be read counts as none, and so does
-    /// one with more sites than rules may have: the policy wrote neither.
+    /// The record of `rules` in the object's annotation. An annotation that can't be read, or that has more sites than rules may have,
+    /// counts as absent: the policy did not write it.
     pub fn read(object: &Value, rules: &[&Rule]) -> Self {
         let mut record = Self::default();
         let annotation = metadata::annotation(object, RECORD_ANNOTATION);
@@ -72,12 +72,12 @@ impl RestoreRecord {
         record
     }
 
-    /// Whether the rule of that name has been carried out, as far as the record knows.
+    /// Whether the record says that the rule of that name was applied.
     pub fn has(&self, rule: &str) -> bool {
         self.rules.contains_key(rule)
     }
 
-    /// What the record says of sites that `rule` has, in the order in which the rule works.
+    /// The changes at sites of `rule`, in the order in which the rule makes them.
     pub fn entries_of<'r>(&self, rule: &'r Rule) -> Vec<Entry<'r>> {
         let changes = self.rules.get(&rule.name).into_iter().flatten();
         let mut entries: Vec<(usize, Entry<'r>)> = Vec::new();
@@ -89,17 +89,17 @@ impl RestoreRecord {
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// Takes over what `other` says of rules that are not in these settings.
+    /// Copies the record of rules that are not in these settings from `other`.
     pub fn pass_on(&mut self, other: &Self) {
         self.others = other.others.clone();
     }
 
-    /// How many changes it has.
+    /// The number of changes.
     pub fn len(&self) -> usize {
         self.rules.values().map(BTreeMap::len).sum()
     }
 
-    /// Notes that the rule has been carried out, whatever it changed.
+    /// Notes that the rule was applied, whether it changed anything or not.
     pub fn note_done(&mut self, rule: &str) {
         self.rules.entry(rule.to_owned()).or_default();
     }
@@ -113,13 +113,13 @@ impl RestoreRecord {
         self.rules.entry(rule.to_owned()).or_default().insert(key, change);
     }
 
-    /// Notes how `result` differs from `base` at the sites that rules have touched.
+    /// Notes the differences between `base` and `result` at the sites that rules have changed.
     pub(super) fn note_differences(&mut self, base: &Value, result: &Value, touched: &[(&Rule, Vec<Touched<'_>>)]) {
         for (rule, touched) in touched {
             for touched in touched {
                 let Some(change) = touched.difference(base, result) else { continue };
                 let known = self.rules.get(&rule.name).and_then(|changes| changes.get(&touched.site.key()));
-                // What several edits append to one list is one change.
+                // The values that several edits append to one list are one change.
                 let change = match (known, change) {
                     (Some(Change { set: Some(Value::Array(known)), was, parent }), change)
                         if touched.site.appends() =>
@@ -135,30 +135,29 @@ impl RestoreRecord {
         }
     }
 
-    /// The paths that the record has for a rule.
+    /// The recorded paths of a rule.
     pub fn paths(&self, rule: &str) -> Vec<&str> {
         self.rules.get(rule).into_iter().flat_map(BTreeMap::keys).map(String::as_str).collect()
     }
 
-    /// Whether it says the same of the entry's site.
+    /// Whether the record has the same change at the entry's site.
     pub fn confirms(&self, entry: &Entry<'_>) -> bool {
         let change = self.rules.get(&entry.rule.name).and_then(|changes| changes.get(&entry.site.key()));
         change.is_some_and(|change| change.set == entry.change.set)
     }
 
-    /// Whether it says nothing.
+    /// Whether the record is empty.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.others.is_empty()
     }
 
-    /// Drops the rules of which nothing stands. That it was carried out is remembered only of one with `onUpdate: Apply`,
-    /// which would be carried out again otherwise.
+    /// Drops rules without changes, except those with `onUpdate: Apply`, which would be applied again otherwise.
     pub fn drop_empty(&mut self, rules: &[&Rule]) {
         let applies = |name: &str| rules.iter().any(|rule| rule.name == name && rule.on_update == OnUpdate::Apply);
         self.rules.retain(|name, changes| !changes.is_empty() || applies(name));
     }
 
-    /// Writes the annotation, or removes it where there is nothing to say.
+    /// Writes the annotation, or removes it where the record is empty.
     ///
     /// # Errors
     /// The object's metadata can't hold it.
@@ -202,7 +201,7 @@ impl Change {
 }
 
 impl Touched<'_> {
-    /// What the rule changed here, if anything.
+    /// What the rule changed here, if it did.
     fn difference(&self, base: &Value, result: &Value) -> Option<Change> {
         let place = &self.site.place;
         let stood = place.get(base).ok().flatten();
@@ -237,21 +236,21 @@ impl Touched<'_> {
     }
 }
 
-/// What became of a change in a later request.
+/// What a later request does to a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is there.
+    /// The change is present.
     Stands,
-    /// The request takes it back: Karmada or a GitOps tool wrote what the template has.
+    /// The request reverts it: Karmada or a GitOps tool wrote the value of the template.
     Reverted,
-    /// Something else is there, which is somebody's wish.
+    /// The value is another one, which a person wanted.
     Left,
 }
 
-/// An object, and what it would be without the rules.
+/// An object with and without the changes of the rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Versions<'a> {
-    /// The object as it is.
+    /// The object.
     pub object: &'a Value,
     /// The object without the changes of any rule.
     pub base: &'a Value,
@@ -259,7 +258,7 @@ pub struct Versions<'a> {
 
 impl Entry<'_> {
     /// Whether what the rule wrote is in `object`.
-    pub fn stands_in(&self, object: &Value) -> Result<bool, EditError> {
+    pub fn is_in(&self, object: &Value) -> Result<bool, EditError> {
         let value = self.site.place.get(object)?;
         let Some(set) = &self.change.set else { return Ok(value.is_none()) };
         let Some(value) = value else { return Ok(false) };
@@ -276,10 +275,10 @@ impl Entry<'_> {
         self.change.set.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Takes the change back. Parents that it created stay, with nothing in them.
+    /// Undoes the change. Parents that it created stay, but empty.
     fn undo(&self, object: &mut Value) {
         let place = &self.site.place;
-        // What can't be found can't have been changed.
+        // A value that can't be found was not changed.
         let Ok(value) = place.get(object) else { return };
         let undone = match (self.site.edit.map(|edit| &edit.mode), value) {
             (Some(Mode::Append), Some(Value::Array(items))) => {
@@ -298,19 +297,19 @@ impl Entry<'_> {
             (Some(Mode::Append), _) => return,
             _ => self.change.was.clone(),
         };
-        // It has just been found.
+        // It was found above.
         let _ = match undone {
             Some(value) => place.put(object, value),
             None => place.remove(object),
         };
     }
 
-    /// What became of the change in `new`, which replaces `old`.
+    /// What happens to the change when `new` replaces `old`.
     ///
-    /// The request reverts the change if `old` still has it and `new` has nothing there, or what stood there before. If
-    /// `old` no longer has it, or a parent that stood there without the rules is gone, somebody else wanted it so.
+    /// The request reverts the change if `old` still has it and `new` has no value there, or the value from before the change. If `old`
+    /// does not have it any more, or a parent that the rules did not create is gone, a person wanted it so.
     pub fn fate(&mut self, old: Versions<'_>, new: Versions<'_>) -> Result<Fate, EditError> {
-        if self.stands_in(new.object)? {
+        if self.is_in(new.object)? {
             return Ok(Fate::Stands);
         }
         let place = &self.site.place;
@@ -331,11 +330,11 @@ impl Entry<'_> {
         let value = place.get(new.object)?;
         let is_text = self.site.appends() && value.is_some_and(Value::is_string);
         let is_as_before = value.is_none() || value == self.change.was.as_ref() || is_text;
-        let is_reverted = is_as_before && self.stands_in(old.object).unwrap_or(false);
+        let is_reverted = is_as_before && self.is_in(old.object).unwrap_or(false);
         Ok(if is_reverted { Fate::Reverted } else { Fate::Left })
     }
 
-    /// Of several items, some may stand, some be reverted, and some be left: those leave the change.
+    /// Some of several appended items may be present, some reverted, and some removed by a person: the latter leave the change.
     fn fate_of_items(&mut self, old: &Value, new: &Value) -> Fate {
         let list = |object| self.site.place.get(object).ok().flatten().cloned().unwrap_or_default();
         let (old, new) = (list(old), list(new));
@@ -352,7 +351,7 @@ impl Entry<'_> {
         fate
     }
 
-    /// The change as it is in `result`, compared with what stands in `base` without the rules now.
+    /// The change between `base`, which is the object without the rules, and `result`.
     pub fn renewed(&self, base: &Value, result: &Value) -> Change {
         let appended = match &self.change.set {
             Some(Value::Array(items)) if self.site.appends() => items.first(),
@@ -365,7 +364,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Writes what the rule wrote once more.
+    /// Writes the rule's value again.
     pub(super) fn put_back(&self, object: &mut Value) -> Result<(), RuleError> {
         let place = &self.site.place;
         match (self.site.edit.map(|edit| &edit.mode), &self.change.set) {
@@ -384,12 +383,12 @@ impl Entry<'_> {
     }
 }
 
-/// Takes `changes` back in `object`, with the parents that they created.
+/// Undoes `changes` in `object`, and removes the parents that they created.
 pub fn undo(changes: &[&Entry<'_>], object: &mut Value) {
     changes.iter().for_each(|entry| entry.undo(object));
     let kept: Vec<&str> = changes.iter().filter_map(|entry| entry.change.parent.as_deref()).collect();
     for Entry { site, change, .. } in changes.iter().filter(|entry| entry.change.was.is_none()) {
-        // A list of which all is taken back may have been created too.
+        // A list that is empty after this may have been created, too.
         let is_list = change.set.as_ref().is_some_and(Value::is_array) && site.appends();
         let list = is_list.then(|| site.place.clone());
         let _ = list.into_iter().chain(site.place.parents()).all(|place| place.prune(object, &kept));

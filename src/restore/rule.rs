@@ -1,4 +1,4 @@
-//! Restore rules: which workloads they are for, with which variables, and what they write.
+//! Restore rules: the workloads that they match, their variables, and their edits.
 
 use std::collections::BTreeMap;
 
@@ -15,29 +15,29 @@ use crate::workload_match::WorkloadMatch;
 /// What a rule does on an UPDATE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnUpdate {
-    /// What it once wrote is put back where it was reverted.
+    /// What the rule wrote is put back where the request reverts it.
     Keep,
-    /// Like `Keep`, and the rule is carried out again when the state changes.
+    /// As `Keep`, and the rule is applied again when the state changes.
     Apply,
-    /// Nothing.
+    /// The rule does nothing.
     Ignore,
 }
 
 /// How a value is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
-    /// Whatever stands there.
+    /// The value is written in any case.
     Replace,
-    /// Only where nothing stands.
+    /// The value is written only where there is none.
     IfAbsent,
-    /// Added to a list, unless it is in it.
+    /// The value is appended to a list, unless the list has it.
     Append,
-    /// Added to a string after this separator, unless it is a token of it.
+    /// The value is appended to a string after this separator, unless the string has it as a token.
     AppendText(String),
 }
 
 impl Mode {
-    /// Whether something is added to what stands there.
+    /// Whether the value is appended.
     pub fn appends(&self) -> bool {
         matches!(self, Self::Append | Self::AppendText(_))
     }
@@ -57,11 +57,11 @@ pub enum As {
 /// Where the value of an edit comes from.
 #[derive(Debug)]
 pub enum Content {
-    /// A value of the settings, as it is.
+    /// A value from the settings.
     Value(Value),
-    /// A string with variables.
+    /// A string in which variables are replaced.
     Template(Template),
-    /// A variable, as a type.
+    /// The value of a variable, converted to a type.
     ValueFrom(String, As),
 }
 
@@ -79,9 +79,9 @@ pub struct Edit {
 /// What a condition expects of its path.
 #[derive(Debug)]
 pub enum Expectation {
-    /// That something (other than null) stands there, or not.
+    /// That there is a value other than null, or that there is none.
     Exists(bool),
-    /// That this value stands there.
+    /// That there is this value.
     Equals(Value),
 }
 
@@ -105,11 +105,11 @@ pub struct Rule {
     pub label_selector: LabelSelector,
     /// `match.conditions`: all must hold.
     pub conditions: Vec<Condition>,
-    /// By name.
+    /// The variables by name.
     pub variables: BTreeMap<String, Variable>,
-    /// What is taken away before `set`.
+    /// What is removed before `set`.
     pub remove: Vec<Path>,
-    /// What is written, in order.
+    /// The edits, in order.
     pub set: Vec<Edit>,
     /// What to do on an UPDATE.
     pub on_update: OnUpdate,
@@ -123,17 +123,17 @@ enum Act {
     Append,
 }
 
-/// A place of a rule: what the restore record speaks of.
+/// A place that a rule changes. The restore record has an entry for each.
 #[derive(Debug, Clone)]
 pub struct Site<'r> {
     /// The place in the object.
     pub place: Place,
-    /// What is written there; `None` for what the rule removes, with all that it then sets below it.
+    /// The edit; `None` where the rule removes the value, with everything that it then sets below that place.
     pub edit: Option<&'r Edit>,
 }
 
 impl<'r> Site<'r> {
-    /// Whether the rule adds to what stands there.
+    /// Whether the rule appends here.
     pub fn appends(&self) -> bool {
         self.edit.is_some_and(|edit| edit.mode.appends())
     }
@@ -145,7 +145,7 @@ impl<'r> Site<'r> {
 }
 
 impl Rule {
-    /// Adds what the rule reads and writes of an object.
+    /// Adds the fields that the rule reads and writes.
     pub(super) fn add_fields<'a>(&'a self, fields: &mut Fields<'a>) {
         for condition in &self.conditions {
             let end = condition.path.add_to(fields);
@@ -162,7 +162,7 @@ impl Rule {
         }
     }
 
-    /// Why the rule is not for this object, whose kind and namespace fit; `None` where it is.
+    /// Why the rule does not match this object, whose kind and namespace match; `None` where it matches.
     pub fn mismatch(&self, object: &Value) -> Option<String> {
         if !selects(&self.label_selector, object) {
             return Some("labelSelector does not match".to_owned());
@@ -171,14 +171,14 @@ impl Rule {
         Some(format!("the condition on `{}` does not hold", failed.path))
     }
 
-    /// The site of this rule with that key in the record, and its rank in the order in which the rule works.
+    /// The site of this rule with that key in the record, and its rank in the order in which the rule makes its changes.
     pub fn site(&self, key: &str) -> Option<(usize, Site<'_>)> {
         if let Some(list) = key.strip_suffix("/-") {
             return self.sites(list, |edit| edit.mode.appends());
         }
         let removed = self.remove.iter().enumerate().find_map(|(rank, path)| {
             let place = path.place_from(key)?;
-            // What is set below it is written in its turn.
+            // What is set below the place is written later.
             let set_below = self.set.iter().position(|edit| path.contains(&edit.path));
             Some((set_below.map_or(rank, |edit| self.remove.len() + edit), Site { place, edit: None }))
         });
@@ -192,8 +192,8 @@ impl Rule {
         removed.chain(self.set.iter().map(move |edit| (&edit.path, act(edit))))
     }
 
-    /// A path of this rule and one of `other` that can't both be written: one leads to a part of the other. Several rules
-    /// may do the same to the same path, and append to the same list.
+    /// A path of this rule and a path of `other` of which one leads to a part of the other, so that they can't both be written. Several
+    /// rules may set or remove the same path, and append to the same list.
     pub fn overlap<'r>(&'r self, other: &'r Self) -> Option<(&'r Path, &'r Path)> {
         self.targets().find_map(|(path, act)| {
             let (other, _) = other.targets().find(|(other, other_act)| match (act, other_act) {
@@ -214,7 +214,7 @@ impl Rule {
         })
     }
 
-    /// Makes the rule remove the `valueFrom` of every entry of an `env` whose `value` it writes: API servers take one of them.
+    /// Makes the rule remove the `valueFrom` of every `env` entry whose `value` it writes, since API servers reject entries with both.
     pub fn exclude_value_from(&mut self) {
         let is_exclusive = |edit: &&Edit| edit.path.is_env_value() && edit.mode != Mode::IfAbsent;
         let edits = self.set.iter().filter(is_exclusive).filter(|edit| !self.is_below_removed(edit));
@@ -223,7 +223,7 @@ impl Rule {
         self.remove.append(&mut removed);
     }
 
-    /// Whether the edit writes a part of what the rule removes first.
+    /// Whether the edit writes a part of a value that the rule removes first.
     pub fn is_below_removed(&self, edit: &Edit) -> bool {
         self.remove.iter().any(|removed| removed.contains(&edit.path))
     }
@@ -231,7 +231,7 @@ impl Rule {
 
 impl Condition {
     fn holds(&self, object: &Value) -> bool {
-        // A path that does not fit the object leads nowhere.
+        // A path that does not fit the object has no places.
         let places = self.path.places(object).unwrap_or_default();
         let mut found = places.iter().filter_map(|place| place.get(object).ok().flatten());
         match &self.expectation {

@@ -1,4 +1,4 @@
-//! Variables of restore rules: where their values come from, what a valid one is, and templates that use them.
+//! Variables of restore rules: the sources of their values, the patterns of valid values, and templates that use them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ pub const BUILT_INS: [&str; 3] = ["namespace", "name", "kind"];
 /// The values of variables and built-ins.
 pub type Values = BTreeMap<String, String>;
 
-/// What a rule does where it can't be carried out with a variable.
+/// What a rule does where a variable has no valid value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Otherwise {
     /// The rule is left out.
@@ -31,7 +31,7 @@ pub enum Otherwise {
     Reject,
 }
 
-/// What a whole value must be.
+/// What valid values look like.
 #[derive(Debug)]
 pub enum Pattern {
     /// A valid, non-empty label value.
@@ -40,8 +40,8 @@ pub enum Pattern {
     Regex(LazyRegex),
 }
 
-/// A regular expression that is compiled when the first value is held against it: the settings are read for every request,
-/// and most requests need few of their patterns.
+/// A regular expression that is compiled when the first value is matched: settings are read for every request, and most requests need
+/// few of the patterns.
 #[derive(Debug)]
 pub struct LazyRegex {
     source: String,
@@ -50,7 +50,7 @@ pub struct LazyRegex {
 
 impl LazyRegex {
     fn compile(source: &str) -> Result<Regex, regex_lite::Error> {
-        // By itself first: unbalanced parentheses could take the frame apart.
+        // Compiled alone first, since unbalanced parentheses could close the group below.
         Regex::new(source)?;
         Regex::new(&format!("^(?:{source})$"))
     }
@@ -62,10 +62,10 @@ impl Pattern {
         Self::Regex(LazyRegex { source: source.to_owned(), whole: OnceLock::new() })
     }
 
-    /// Whether it compiles. Nothing matches one that does not.
+    /// Checks that the regular expression compiles. No value matches one that does not.
     ///
     /// # Errors
-    /// Where it does not compile, and why.
+    /// It does not compile.
     pub fn check(&self) -> Result<(), regex_lite::Error> {
         match self {
             Self::LabelValue => Ok(()),
@@ -98,7 +98,7 @@ impl fmt::Display for Pattern {
 /// Where a variable's value comes from.
 #[derive(Debug)]
 pub enum Source {
-    /// An alias: read from the annotation with the state, else from the label.
+    /// An alias. Its value is read from the state annotation, or else from the label.
     State(String),
     /// A key of a ConfigMap in the cluster.
     ConfigMap {
@@ -120,11 +120,11 @@ pub struct Variable {
     pub source: Source,
     /// What a valid value is.
     pub pattern: Pattern,
-    /// Values that are not valid though the pattern matches.
+    /// Values that are not valid although the pattern matches.
     pub reject: Vec<String>,
     /// What to do without a value.
     pub on_missing: Otherwise,
-    /// What to do with an invalid one.
+    /// What to do with an invalid value.
     pub on_invalid: Otherwise,
 }
 
@@ -135,7 +135,7 @@ impl Variable {
     }
 }
 
-/// The state that an object carries: its annotation, and its labels for what that does not have.
+/// The state of an object: its annotation, and its labels for aliases that the annotation does not have.
 pub(super) struct FedState<'a> {
     annotation: State,
     object: &'a Value,
@@ -150,7 +150,7 @@ impl<'a> FedState<'a> {
         self.annotation.get(alias).map(String::as_str).or_else(|| metadata::label(self.object, alias))
     }
 
-    /// Whether the object carries the annotation with some state in it.
+    /// Whether the object has the annotation, with at least one alias.
     pub(super) fn is_fed(&self) -> bool {
         !self.annotation.is_empty()
     }
@@ -167,7 +167,7 @@ impl<'a, C: Cluster> ConfigMaps<'a, C> {
         Self { cluster, found: BTreeMap::new() }
     }
 
-    /// A key of a ConfigMap, or why there is none.
+    /// The value of a key of a ConfigMap, or why there is none.
     fn value(&mut self, namespace: String, name: String, key: &str) -> Result<Result<String, String>, RuleError> {
         let get =
             Get { api_version: "v1", kind: "ConfigMap", namespace: Some(&namespace), name: &name, fields: &["data"] };
@@ -188,15 +188,15 @@ impl<'a, C: Cluster> ConfigMaps<'a, C> {
     }
 }
 
-/// Whether a rule can be carried out on an object.
+/// Whether a rule can be applied to an object.
 pub(super) enum Readiness {
-    /// With these values.
+    /// It can, with these values.
     Ready(Values),
-    /// It is left out, for this reason.
+    /// It can't, for this reason.
     NotFor(String),
 }
 
-/// The values of `variables` on `object`, next to the `built_ins`; or why the rule is left out.
+/// The values of `variables` on `object`, together with the `built_ins`; or why the rule can't be applied.
 pub(super) fn resolve<C: Cluster>(
     variables: &BTreeMap<String, Variable>,
     object: &Value,
@@ -205,8 +205,8 @@ pub(super) fn resolve<C: Cluster>(
 ) -> Result<Readiness, RuleError> {
     let state = FedState::of(object);
     let mut values = built_ins.clone();
-    // ConfigMaps are found by what the state says, so they come last; each in the order of names, so that recorded sessions
-    // of the engine see the same lookups in the same order.
+    // ConfigMaps come last, since their names and keys may use the other variables. The order is that of the names, so that recorded
+    // sessions of the engine see the same lookups in the same order.
     let is_lookup = |variable: &Variable| matches!(variable.source, Source::ConfigMap { .. });
     let (lookups, others): (Vec<_>, Vec<_>) = variables.iter().partition(|(_, variable)| is_lookup(variable));
     for (name, variable) in others.into_iter().chain(lookups) {
@@ -257,7 +257,7 @@ fn field(path: &Path, object: &Value) -> Result<String, String> {
     }
 }
 
-/// A template that can't be used.
+/// The template uses an unknown variable.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{} is not a variable that can be used here; expected one of {}, or `value` for literal text", quote(&format!("{{{name}}}")), .known.join(", "))]
 pub struct TemplateError {
@@ -279,7 +279,7 @@ impl Template {
     /// The template in `text`, which may use `known` variables and the [`BUILT_INS`].
     ///
     /// # Errors
-    /// It uses another one.
+    /// It uses another variable.
     pub fn parse(text: &str, known: &[&str]) -> Result<Self, TemplateError> {
         let mut parts = Vec::new();
         let mut literal = String::new();
@@ -307,7 +307,7 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// The text with `values` in it.
+    /// The text with `values` in place of the variables.
     pub(super) fn render(&self, values: &Values) -> Result<String, RuleError> {
         let mut text = String::new();
         for part in &self.0 {
@@ -321,9 +321,9 @@ impl Template {
         Ok(text)
     }
 
-    /// Whether this template could have made `text`, where `accepts` says what the value of a variable can be.
+    /// Whether this template could have rendered `text`. `accepts` tells whether a variable can have a value.
     pub(super) fn could_render(&self, text: &str, accepts: &impl Fn(&str, &str) -> bool) -> bool {
-        // Ways to divide a text between several variables are tried up to a limit: more are not believed.
+        // There are many ways to divide a text between several variables. Texts that need more tries than this do not count.
         const MAX_TRIES: usize = 1000;
         let mut tries = MAX_TRIES;
         could_render(&self.0, text, accepts, &mut tries)
@@ -336,7 +336,7 @@ fn could_render(parts: &[Part], text: &str, accepts: &impl Fn(&str, &str) -> boo
         [Part::Text(literal), rest @ ..] => {
             text.strip_prefix(literal.as_str()).is_some_and(|text| could_render(rest, text, accepts, tries))
         }
-        // Every variable has literal text behind it, often none.
+        // Every variable is followed by literal text, which is often empty.
         [Part::Variable(name), Part::Text(literal), rest @ ..] => {
             let ends: Box<dyn Iterator<Item = usize>> = match (rest, literal.as_str()) {
                 ([], literal) => Box::new(text.strip_suffix(literal).map(str::len).into_iter()),

@@ -1,21 +1,21 @@
-//! Carrying the rules out on the manifests of a Work, from where Karmada brings what they write to the member cluster.
+//! Applies the rules to the manifests of a Work. Karmada brings the changed manifests to the member cluster.
 
 use serde_json::Value;
 
 use super::rule::Rule;
-use super::{Failure, Restoration, Workload, carry_out};
+use super::{Failure, Restoration, Workload, apply};
 use crate::cluster::Cluster;
 use crate::karmada::{self, Work};
 use crate::metadata;
 use crate::object_reference::ObjectReference;
 use crate::state::STATE_ANNOTATION;
 
-/// Carries out `rules` on the manifests of `work` that `is_resource` holds for and that carry state. `old` is the stored
-/// Work: a manifest that it has too is updated, any other is created.
+/// Applies `rules` to the manifests of `work` for which `is_resource` holds and which carry state. `old` is the stored Work: a manifest
+/// that it has is updated, any other is created.
 ///
 /// # Errors
-/// [`Failure`], where a rule can't be carried out.
-pub fn carry_out_in(
+/// [`Failure`], where a rule can't be applied.
+pub fn apply_in(
     work: &Value,
     old: Option<&Value>,
     is_resource: impl Fn(ObjectReference<'_>) -> bool,
@@ -30,7 +30,7 @@ pub fn carry_out_in(
             continue;
         }
         let old = old_manifests.iter().find(|old| ObjectReference::of(old) == reference);
-        let mut of_manifest = carry_out(Workload { reference, object: manifest, old }, rules, cluster)?;
+        let mut of_manifest = apply(Workload { reference, object: manifest, old }, rules, cluster)?;
         if let Some(manifest) = of_manifest.object.take() {
             let result = restored.object.get_or_insert_with(|| work.clone());
             if let Some(place) = karmada::manifests_mut(result).get_mut(index) {

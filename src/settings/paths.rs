@@ -1,4 +1,4 @@
-//! What a restore rule may do with a path.
+//! Checks what restore rules do with their paths.
 
 use serde_json::Value;
 use thiserror::Error;
@@ -7,7 +7,7 @@ use crate::messages::quote;
 use crate::restore::path::{Path, Segment};
 use crate::state;
 
-/// A path that a rule can't use as it does.
+/// Why a rule can't use a path in this way.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum PathUseError {
     #[error("{0} can't be changed by a rule: {1}")]
@@ -20,10 +20,10 @@ pub(super) enum PathUseError {
     RemovedIndex(String),
 }
 
-/// Whether a rule may write to `path`.
+/// Checks that a rule may write to `path`.
 ///
 /// # Errors
-/// [`PathUseError::Forbidden`] for what identifies the object, what the server owns, and what the policy itself keeps.
+/// [`PathUseError::Forbidden`] for fields that identify the object, and fields of the API server and of this policy.
 pub(super) fn check_target(path: &Path) -> Result<(), PathUseError> {
     let key = |index: usize| match path.segments().get(index) {
         Some(Segment::Key(key)) => Some(key.as_str()),
@@ -45,8 +45,8 @@ pub(super) fn check_target(path: &Path) -> Result<(), PathUseError> {
     Err(PathUseError::Forbidden(quote(&path.to_string()), why))
 }
 
-/// Whether what is written to `path` (`None`: taken away) leaves alone what the path's selectors look for, so that they find
-/// it again. A whole entry may be written, with these fields.
+/// Checks that writing to `path` (`None`: removing it) does not change the fields by which the path's selectors find their entries. A
+/// whole entry may be written if it has these fields.
 ///
 /// # Errors
 /// [`PathUseError::SelectorKey`].
@@ -55,7 +55,7 @@ pub(super) fn check_selectors(path: &Path, written: Option<&Value>) -> Result<()
     for (index, segment) in segments.iter().enumerate() {
         let Segment::Select(selector) = segment else { continue };
         let below: Vec<&Segment> = segments.iter().skip(index + 1).collect();
-        // Whether what is written is the key itself, or a part of it, or has it in it.
+        // Whether the written value is the key, a part of it, or contains it.
         let is_key = |keys: &[String]| {
             !below.is_empty()
                 && keys.iter().zip(&below).all(|(key, below)| match below {
@@ -74,8 +74,8 @@ pub(super) fn check_selectors(path: &Path, written: Option<&Value>) -> Result<()
     Ok(())
 }
 
-/// Whether what `path` leads to can be removed: an entry of a list by its keys only. By its index, doing it twice would take
-/// away two.
+/// Checks that `path` can be removed. A list entry can be removed by its keys but not by its index: applying the rule twice would remove
+/// two entries.
 ///
 /// # Errors
 /// [`PathUseError::RemovedIndex`].

@@ -1,4 +1,4 @@
-//! Reads settings from JSON and collects every error with its path, where serde would stop at the first.
+//! Reads settings from JSON and collects every error with its path, while serde would stop at the first one.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::messages::quote;
 use crate::metadata::type_name;
 
-/// Where a value stands in the settings, as the user would write it: `restore.rules[0].set[1].path`.
+/// The path of a value in the settings: `restore.rules[0].set[1].path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldPath(String);
 
@@ -17,7 +17,7 @@ impl FieldPath {
         Self(String::new())
     }
 
-    /// The field `key` of this.
+    /// The path of the field `key`.
     pub fn field(&self, key: &str) -> Self {
         let is_plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         match (is_plain, self.0.is_empty()) {
@@ -27,7 +27,7 @@ impl FieldPath {
         }
     }
 
-    /// The item `index` of this list.
+    /// The path of the item `index`.
     pub fn item(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
@@ -39,7 +39,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// One thing that is wrong with the settings: `path: message`.
+/// One error in the settings: `path: message`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     text: String,
@@ -52,12 +52,12 @@ impl Problem {
         Self { text: format!("{path}: {message}"), path_length }
     }
 
-    /// The value that it is about: `restore.rules[0].set[1].path`. Empty for the settings as a whole.
+    /// The path of the value: `restore.rules[0].set[1].path`. Empty for the settings as a whole.
     pub fn path(&self) -> &str {
         self.text.get(..self.path_length).unwrap_or_default()
     }
 
-    /// What is wrong with that value.
+    /// What is wrong with the value.
     pub fn message(&self) -> &str {
         let rest = self.text.get(self.path_length..).unwrap_or_default();
         rest.split_once(": ").map_or(rest, |(_, message)| message)
@@ -74,28 +74,28 @@ impl AsRef<str> for Problem {
 #[derive(Debug)]
 pub struct Errors {
     problems: Vec<Problem>,
-    /// Whether what takes time is checked too: that patterns compile, and how paths meet. It is done once, when the engine
-    /// loads the settings, and not again for every request.
+    /// Whether expensive checks are made too: that patterns compile, and that paths do not overlap. The engine asks for them once, when it
+    /// loads the settings.
     pub is_thorough: bool,
 }
 
 impl Errors {
-    /// None so far.
+    /// No errors yet.
     pub fn new(is_thorough: bool) -> Self {
         Self { problems: Vec::new(), is_thorough }
     }
 
-    /// Notes what is wrong at `path`.
+    /// Adds an error at `path`.
     pub fn add(&mut self, path: &FieldPath, message: impl fmt::Display) {
         self.problems.push(Problem::new(path, message));
     }
 
-    /// All of them.
+    /// All errors.
     pub fn into_problems(self) -> Vec<Problem> {
         self.problems
     }
 
-    /// How many there are.
+    /// The number of errors.
     pub fn count(&self) -> usize {
         self.problems.len()
     }
@@ -105,12 +105,12 @@ impl Errors {
 #[derive(Debug)]
 pub struct Object<'a> {
     fields: Option<&'a Map<String, Value>>,
-    /// Where the object stands.
+    /// The path of the object.
     pub path: FieldPath,
 }
 
 impl<'a> Object<'a> {
-    /// The object at `path`, with no other fields than `known`. Null is an empty object.
+    /// The object at `path`. Fields other than `known` are errors. Null is an empty object.
     pub fn new(value: &'a Value, path: FieldPath, known: &[&str], errors: &mut Errors) -> Self {
         let fields = match value {
             Value::Object(fields) => Some(fields),
@@ -141,7 +141,7 @@ impl<'a> Object<'a> {
         self.path.field(key)
     }
 
-    /// A section of its own; empty where absent.
+    /// The field as an object; empty where it is absent.
     pub fn object(&self, key: &str, known: &[&str], errors: &mut Errors) -> Object<'a> {
         Object::new(self.get(key).unwrap_or(&Value::Null), self.path_of(key), known, errors)
     }
@@ -151,7 +151,7 @@ impl<'a> Object<'a> {
         as_string(self.get(key)?, &self.path_of(key), errors)
     }
 
-    /// A string that must be there and not be empty.
+    /// The field as a string, which must not be absent or empty.
     pub fn required_string(&self, key: &str, errors: &mut Errors) -> Option<&'a str> {
         let text = match self.get(key) {
             Some(value) => as_string(value, &self.path_of(key), errors)?,
@@ -167,7 +167,7 @@ impl<'a> Object<'a> {
         Some(text)
     }
 
-    /// One of `choices`, by name; the first one where absent.
+    /// The field as one of `choices`, by name; the first one where it is absent.
     pub fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)], default: T, errors: &mut Errors) -> T {
         let Some(name) = self.string(key, errors) else {
             return default;
@@ -182,7 +182,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A list with the path of each item; empty where absent.
+    /// The field as a list, with the path of each item; empty where it is absent.
     pub fn list(&self, key: &str, errors: &mut Errors) -> Vec<(&'a Value, FieldPath)> {
         let path = self.path_of(key);
         match self.get(key) {
@@ -197,13 +197,13 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A list of strings.
+    /// The field as a list of strings.
     pub fn strings(&self, key: &str, errors: &mut Errors) -> Vec<String> {
         let items = self.list(key, errors);
         items.into_iter().filter_map(|(item, path)| Some(as_string(item, &path, errors)?.to_owned())).collect()
     }
 
-    /// The fields of a map whose keys the user chooses.
+    /// The field as a map whose keys the user chooses.
     pub fn entries(&self, key: &str, errors: &mut Errors) -> Vec<(&'a str, &'a Value, FieldPath)> {
         let path = self.path_of(key);
         match self.get(key) {
@@ -228,7 +228,7 @@ pub fn as_string<'a>(value: &'a Value, path: &FieldPath, errors: &mut Errors) ->
     text
 }
 
-/// `name` is none of `known`: says so, with the nearest one or, where none is near, with a few of them.
+/// The message for a name that is not in `known`. It suggests the nearest known name or, where none is similar, lists a few.
 pub fn unknown(name: &str, known: &[&str], what: &str) -> String {
     const MAX_CANDIDATES: usize = 5;
     let nearest = known

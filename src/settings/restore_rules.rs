@@ -1,4 +1,4 @@
-//! Reads the restore rules of the settings, and checks them completely.
+//! Reads and checks the restore rules of the settings.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use crate::restore::rule::{As, Condition, Content, Edit, Expectation, Mode, OnUp
 use crate::restore::variable::{BUILT_INS, Otherwise, Pattern, Source, Template, Variable, is_identifier};
 use crate::workload_match::ALL;
 
-/// Most paths that all rules may have together.
+/// Maximum number of paths of all rules together.
 const MAX_PATHS: usize = 2000;
 
-/// The section `restore`, which comes next, with null in place of every rule that is for none of these groups and kinds.
+/// Reads the section `restore`, with null in place of every rule that matches none of these groups and kinds.
 ///
 /// # Errors
 /// [`JsonError`].
@@ -46,7 +46,7 @@ pub(super) fn for_kinds(scanner: &mut Scanner<'_>, kinds: &[(String, String)]) -
     Ok(Value::Object(section))
 }
 
-/// Whether the rule that comes next is for one of these groups and kinds. One that does not say its kinds may be: that is an error.
+/// Whether the next rule matches one of these groups and kinds. A rule without kinds counts as a match, so that its error is reported.
 fn is_for_any(scanner: &mut Scanner<'_>, kinds: &[(String, String)]) -> Result<bool, JsonError> {
     let (mut api_groups, mut rule_kinds) = (None, None);
     if scanner.peek() != Some(b'{') {
@@ -72,7 +72,7 @@ fn is_for_any(scanner: &mut Scanner<'_>, kinds: &[(String, String)]) -> Result<b
     Ok(kinds.iter().any(|(group, kind)| has(&api_groups, group) && has(&rule_kinds, kind)))
 }
 
-/// The strings in a list; `None` for something else.
+/// The strings in a list; `None` for any other value.
 fn read_names<'t>(scanner: &mut Scanner<'t>) -> Result<Option<Vec<Cow<'t, str>>>, JsonError> {
     if scanner.peek() != Some(b'[') {
         return scanner.value().map(|_| None);
@@ -93,7 +93,7 @@ pub(super) fn read(root: &Object<'_>, errors: &mut Errors) -> Vec<Rule> {
     let section = root.object("restore", &["rules"], errors);
     let mut rules: Vec<Rule> = Vec::new();
     for (item, path) in section.list("rules", errors) {
-        // One that the request does not need.
+        // The request does not need this rule.
         if item.is_null() && !errors.is_thorough {
             continue;
         }
@@ -117,7 +117,7 @@ pub(super) fn read(root: &Object<'_>, errors: &mut Errors) -> Vec<Rule> {
     rules
 }
 
-/// The rule at `path` in the settings; `None` where errors make it useless.
+/// The rule at `path` in the settings; `None` where it has errors.
 fn read_rule(value: &Value, path: reader::FieldPath, errors: &mut Errors) -> Option<Rule> {
     const FIELDS: [&str; 6] = ["name", "match", "vars", "remove", "set", "onUpdate"];
     const MATCH: [&str; 5] = ["apiGroups", "kinds", "namespaces", "labelSelector", "conditions"];
@@ -210,7 +210,7 @@ fn read_conditions(matches: &Object<'_>, errors: &mut Errors) -> Vec<Condition> 
 
 fn read_variables(rule: &Object<'_>, errors: &mut Errors) -> BTreeMap<String, Variable> {
     let entries = rule.entries("vars", errors);
-    // ConfigMaps are looked up with what the state says, never with what another ConfigMap says.
+    // The name and key of a ConfigMap may use state variables, but not values of other ConfigMaps.
     let from_state: Vec<&str> =
         entries.iter().filter(|(_, value, _)| value.get("state").is_some()).map(|(name, ..)| *name).collect();
     let mut variables = BTreeMap::new();
@@ -239,7 +239,7 @@ fn read_variables(rule: &Object<'_>, errors: &mut Errors) -> BTreeMap<String, Va
         let reject = variable.strings("reject", errors);
         let on_missing = variable.choice("onMissing", &choices, Otherwise::Skip, errors);
         let on_invalid = variable.choice("onInvalid", &choices, Otherwise::Reject, errors);
-        // Without a source it is known all the same, so that templates that use it are not reported too.
+        // A variable without a source still counts as declared, so that templates that use it are not reported too.
         let source = source.unwrap_or_else(|| Source::State(String::new()));
         variables.insert(name.to_owned(), Variable { source, pattern, reject, on_missing, on_invalid });
     }
@@ -274,7 +274,7 @@ fn read_source(variable: &Object<'_>, from_state: &[&str], errors: &mut Errors) 
     }
 }
 
-/// Which one of several fields is given; an error where none or more are.
+/// The one of several fields that is given. It is an error where none or more than one is given.
 fn one_of(item: &Object<'_>, fields: &[&'static str], errors: &mut Errors) -> Option<&'static str> {
     let given: Vec<&'static str> = fields.iter().copied().filter(|field| item.get_even_null(field).is_some()).collect();
     match given.as_slice() {
@@ -331,7 +331,7 @@ fn read_set(rule: &Object<'_>, known: &[&str], errors: &mut Errors) -> Vec<Edit>
         }
         let content = read_content(&item, known, errors);
         if let (Some(path), Some(content)) = (&path, &content) {
-            // What templates and variables give is never an entry with fields.
+            // Templates and variables never give an entry with fields.
             let value = match content {
                 Content::Value(value) => value,
                 Content::Template(_) | Content::ValueFrom(..) => &Value::Bool(true),
@@ -428,7 +428,7 @@ fn read_content(item: &Object<'_>, known: &[&str], errors: &mut Errors) -> Optio
     }
 }
 
-/// The path that `path` (without the `-` of one that appends) or `segments` gives.
+/// The path in `path` (without the `-` of an append) or in `segments`.
 fn read_path(item: &Object<'_>, errors: &mut Errors) -> Option<Path> {
     let field = one_of(item, &["path", "segments"], errors)?;
     let path = match field {
@@ -441,8 +441,8 @@ fn read_path(item: &Object<'_>, errors: &mut Errors) -> Option<Path> {
     path.map_err(|error| errors.add(&item.path_of(field), error)).ok()
 }
 
-/// A rule writes a place once: what it writes twice, or as a part of something else, would not be the same when it is
-/// done again.
+/// Checks that a rule does not write a place twice, nor a part of a value that it writes: applying the rule again would give another
+/// result.
 fn check_paths(rule: &Rule, at: &reader::FieldPath, errors: &mut Errors) {
     let removed = rule.remove.iter().map(|path| (path, None));
     let paths: Vec<(&Path, Option<&Mode>)> =
@@ -452,11 +452,11 @@ fn check_paths(rule: &Rule, at: &reader::FieldPath, errors: &mut Errors) {
             let appends = |mode: &Option<&Mode>| *mode == Some(&Mode::Append);
             let is_twice = path.may_cover(earlier) && earlier.may_cover(path);
             let overlap = match (appends(mode), appends(earlier_mode)) {
-                // To one list a rule may append several times.
+                // A rule may append to one list several times.
                 (true, true) => is_twice && path != earlier,
                 (true, false) => path.appends_into(earlier),
                 (false, true) => earlier.appends_into(path),
-                // Of what it removes it may set a part.
+                // A rule may set a part of a value that it removes.
                 (false, false) if earlier_mode.is_none() && mode.is_some() && earlier.contains(path) => false,
                 (false, false) => path.may_cover(earlier) || earlier.may_cover(path),
             };
@@ -482,8 +482,7 @@ fn check_paths(rule: &Rule, at: &reader::FieldPath, errors: &mut Errors) {
     }
 }
 
-/// The `[*]` or index of one path never stands for an entry that another path creates: whether it does would depend on the
-/// order in which they are written.
+/// Checks that no `[*]` or index may mean an entry that another path creates: the result would depend on the order of the edits.
 fn check_created_entries(rule: &Rule, creator: &Rule, at: &reader::FieldPath, errors: &mut Errors) {
     if !rule.workloads.may_meet(&creator.workloads) {
         return;

@@ -1,11 +1,11 @@
-//! Reads which workloads a rule is for. What can match nothing is an error, with the form that would.
+//! Reads `match` of a rule. Values that can't match any workload are errors that show the right form.
 
 use super::reader::{Errors, FieldPath, Object};
 use crate::labels::is_dns_subdomain;
 use crate::messages::quote;
 use crate::workload_match::{ALL, WorkloadMatch};
 
-/// Kinds that rules are written for: those of Kubernetes that have a state, and those that the examples are for.
+/// Kinds that users write rules for: those of Kubernetes that have state, and those of the examples.
 const KNOWN_KINDS: [&str; 36] = [
     "Pod",
     "PersistentVolumeClaim",
@@ -137,7 +137,7 @@ fn kind_problem(kind: &str) -> Option<String> {
     (right != kind || is_plural).then(|| format!("is not a kind, expected its singular as in manifests: `{right}`"))
 }
 
-/// The kind that a resource's name or a kind in the wrong case most likely means.
+/// The kind that a resource name, or a kind in the wrong case, most likely means.
 fn singular(name: &str) -> String {
     let known =
         |name: &str| KNOWN_KINDS.iter().find(|known| known.eq_ignore_ascii_case(name)).map(|known| (*known).to_owned());
