@@ -1,4 +1,4 @@
-//! The core: a state rule on a status, and each stage on a recorded request.
+//! Benchmarks of the core: a state rule on a status, and each stage on a recorded request.
 
 #![allow(missing_docs, reason = "benchmarks")]
 

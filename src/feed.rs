@@ -1,7 +1,7 @@
 //! The stage `feed`: the preserved state is written onto the manifest that goes to the new cluster, and kept there.
 //!
-//! Karmada rewrites the whole manifest from its template on every sync, so this stage decides again on every request: it feeds
-//! the state, keeps what was fed before, or does nothing.
+//! Karmada rewrites the whole manifest from its template on every sync, so this stage decides again on every request:
+//! it feeds the state, keeps what was fed before, or does nothing.
 
 use serde_json::{Map, Value};
 
@@ -112,8 +112,8 @@ fn find_binding(
     Ok(Ok(binding))
 }
 
-/// The binding that requires `binding`, if `binding` is attached: a dependent has no moves of its own and follows those of its
-/// application.
+/// The binding that requires `binding`, if `binding` is attached: a dependent has no moves of its own and follows those
+/// of its application.
 fn find_requirer(
     binding: Binding<'_>,
     member: &str,
@@ -153,8 +153,8 @@ struct Feed {
 }
 
 impl Feed {
-    /// The state for the Work of `member`: that of the newest move in the binding's history or, where there is no history, that
-    /// of the last eviction task, as Karmada itself does.
+    /// The state for the Work of `member`: that of the newest move in the binding's history or, where there is no
+    /// history, that of the last eviction task, as Karmada itself does.
     fn choose(
         binding: Binding<'_>,
         member: &str,
@@ -302,9 +302,9 @@ fn write(
     verdict
 }
 
-/// Copies what this policy wrote onto `old` to `manifest`, where that does not set the same keys itself.
-/// The state annotation says which labels were fed. An annotation without this policy's label came from the template, which
-/// may remove it again.
+/// Copies what this policy wrote onto `old` to `manifest`, where that does not set the same keys itself. The state
+/// annotation says which labels were fed. An annotation without this policy's label came from the template, which may
+/// remove it again.
 fn keep(manifest: &mut Value, old: &Value) -> Result<(), MetadataError> {
     let Some(state) = state::read_annotation(old) else {
         return Ok(());

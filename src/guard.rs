@@ -10,8 +10,8 @@ use crate::messages::{quote, warning};
 use crate::settings::Level;
 use crate::verdict::Verdict;
 
-/// Denies (or warns about) every cluster that the write adds to `spec.clusters` although one of the binding's eviction tasks is
-/// from it. `old` is the stored binding.
+/// Denies (or warns about) every cluster that the write adds to `spec.clusters` although one of the binding's eviction
+/// tasks is from it. `old` is the stored binding.
 pub fn review(binding: &Value, old: Option<&Value>, level: Level) -> Verdict {
     let binding = Binding::new(binding);
     let tasks = binding.tasks();

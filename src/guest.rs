@@ -21,8 +21,8 @@ pub extern "C" fn wapc_init() {
     register_function("protocol_version", protocol_version_guest);
 }
 
-/// Decides a request. An invalid payload is denied with a message: if this function returned an error, the user would see an
-/// internal error of the policy server.
+/// Decides a request. An invalid payload is denied with a message: if this function returned an error, the user would
+/// see an internal error of the policy server.
 pub fn validate(payload: &[u8]) -> CallResult {
     let verdict = decide(payload, &HostCluster);
     for note in &verdict.notes {
@@ -75,7 +75,8 @@ pub fn validate_settings(payload: &[u8]) -> CallResult {
     Ok(serde_json::to_vec(&response)?)
 }
 
-/// Writes a line into the policy server's log, at level debug. Source of its form: `kubewarden/policy-sdk-rust`, `src/logging.rs`.
+/// Writes a line into the policy server's log, at level debug. Source of its form: `kubewarden/policy-sdk-rust`,
+/// `src/logging.rs`.
 fn log_debug(note: &str) {
     let line = json_value!({
         "level": "debug", "message": note, "policy": env!("CARGO_PKG_NAME"), "file": file!(), "line": line!(), "column": column!(),

@@ -1,7 +1,8 @@
-//! The history of a binding: each move of its application, the state that was preserved, and whether the application recovered.
+//! The history of a binding: each move of its application, the state that was preserved, and whether the application
+//! recovered.
 //!
-//! Karmada forgets a failover once its eviction task is gone, and never records other moves. The history outlives both: it is
-//! an annotation of the binding, which Karmada's own writes keep.
+//! Karmada forgets a failover once its eviction task is gone, and never records other moves. The history outlives both:
+//! it is an annotation of the binding, which Karmada's own writes keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -131,7 +132,8 @@ pub struct Record {
     /// The clusters that the application ran in before the move.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
-    /// The clusters that the application was scheduled to: those that are not in `before`, and `from` if it was chosen again.
+    /// The clusters that the application was scheduled to: those that are not in `before`, and `from` if it was chosen
+    /// again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
     /// The preserved state, including values that no label can hold.
@@ -332,8 +334,8 @@ impl History {
 
     /// Brings `to`, `time` and `phase` up to date with `binding`, where `stored` is what Karmada last reported.
     ///
-    /// The newest record follows the stored status until the application is healthy. An older one is only waiting for the
-    /// end of its task.
+    /// The newest record follows the stored status until the application is healthy. An older one is only waiting for
+    /// the end of its task.
     pub fn update(&mut self, binding: Binding<'_>, stored: Binding<'_>) {
         let clusters = binding.clusters();
         let tasks = binding.tasks();
@@ -375,9 +377,9 @@ impl History {
         self.records.push(record);
     }
 
-    /// Removes the oldest closed records until at most `limit` are left, and then the least valuable parts until the annotation
-    /// has at most `max_bytes`: `before` of older records, the reasons for missing values, closed records, older records, and
-    /// everything but the state in the newest one. The state of the newest record is never removed.
+    /// Removes the oldest closed records until at most `limit` are left, and then the least valuable parts until the
+    /// annotation has at most `max_bytes`: `before` of older records, the reasons for missing values, closed records,
+    /// older records, and everything but the state in the newest one. The state of the newest record is never removed.
     pub fn limit(&mut self, limit: usize, max_bytes: usize) {
         while self.records.len() > limit && self.drop_oldest_over() {}
         if self.size() <= max_bytes {

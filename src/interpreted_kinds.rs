@@ -1,13 +1,13 @@
-//! The kinds that Karmada interprets without any customization: whether it knows when an object is unhealthy, and which fields
-//! of the status it reflects. The stage `lint` warns about state rules for other kinds and fields.
+//! The kinds that Karmada interprets without any customization: whether it knows when an object is unhealthy, and which
+//! fields of the status it reflects. The stage `lint` warns about state rules for other kinds and fields.
 
 use crate::settings::InterpretedKind;
 
 /// All fields of a status.
 const WHOLE: &[&str] = &[];
 
-/// apiVersion, kind, whether some version of Karmada interprets its health, and the fields of the status that some version
-/// reflects. Source: Karmada v1.12 to v1.19, `pkg/resourceinterpreter/default`; a test compares it with
+/// apiVersion, kind, whether some version of Karmada interprets its health, and the fields of the status that some
+/// version reflects. Source: Karmada v1.12 to v1.19, `pkg/resourceinterpreter/default`; a test compares it with
 /// `testdata/facts/interpreted-kinds.json`.
 pub const INTERPRETED: &[(&str, &str, bool, &[&str])] = &[
     ("apps.kruise.io/v1alpha1", "AdvancedCronJob", false, WHOLE),
@@ -314,8 +314,8 @@ pub const INTERPRETED: &[(&str, &str, bool, &[&str])] = &[
     ("v1", "Service", true, &["loadBalancer"]),
 ];
 
-/// apiVersion, kind, the file of the customization in `deploy/interpreters` that this project ships for it, and whether that
-/// reflects more of the status than Karmada does. A test compares it with the files.
+/// apiVersion, kind, the file of the customization in `deploy/interpreters` that this project ships for it, and whether
+/// that reflects more of the status than Karmada does. A test compares it with the files.
 pub const SHIPPED: &[(&str, &str, &str, bool)] = &[
     ("argoproj.io/v1alpha1", "Workflow", "argo-workflow.yaml", false),
     ("postgresql.cnpg.io/v1", "Cluster", "cnpg-cluster.yaml", false),
@@ -359,8 +359,8 @@ pub struct Interpretation<'a> {
 }
 
 impl<'a> Interpretation<'a> {
-    /// How a kind is interpreted: as `lintKinds` says or, where it does not name the kind, by Karmada itself. The policy can't
-    /// see the customizations in the cluster.
+    /// How a kind is interpreted: as `lintKinds` says or, where it does not name the kind, by Karmada itself. The
+    /// policy can't see the customizations in the cluster.
     pub fn of(api_version: &str, kind: &str, own: &'a [InterpretedKind]) -> Self {
         if let Some(own) = own.iter().find(|own| own.api_version == api_version && own.kind == kind) {
             let reflected = own.reflected.as_ref().map(|fields| fields.iter().map(String::as_str).collect());

@@ -1,8 +1,8 @@
 //! Reads only the needed parts of JSON text, and writes only what changes into it.
 //!
-//! Admission changes a few places of a large object. [`Document`] reads the parts of an object that [`Fields`] name into a
-//! [`serde_json::Value`], steps over the others, and writes the changes of that value into the text. What did not change keeps
-//! its bytes, including the digits of numbers and the order of keys.
+//! Admission changes a few places of a large object. [`Document`] reads the parts of an object that [`Fields`] name
+//! into a [`serde_json::Value`], steps over the others, and writes the changes of that value into the text. What did
+//! not change keeps its bytes, including the digits of numbers and the order of keys.
 
 mod document;
 mod fields;

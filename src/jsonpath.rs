@@ -14,8 +14,9 @@
 //! assert_eq!(text("jobStatus.jobId"), "jobStatus.jobId", "without braces, it is text");
 //! ```
 //!
-//! The reference for templates is `kubectl` (`k8s.io/client-go/util/jsonpath`), including its oddities: users try a rule out with
-//! kubectl and copy it into a policy. Karmada prints numbers in another way; this policy prints them as kubectl does.
+//! The reference for templates is `kubectl` (`k8s.io/client-go/util/jsonpath`), including its oddities: users try a
+//! rule out with kubectl and copy it into a policy. Karmada prints numbers in another way; this policy prints them as
+//! kubectl does.
 
 mod evaluate;
 mod print;
@@ -38,8 +39,8 @@ pub const MAX_VISITS: usize = 200_000;
 /// Maximum length of the text that all evaluations with one [`Budget`] may print, in bytes.
 pub const MAX_TEXT: usize = 1024 * 1024;
 
-/// What evaluations may cost. All rules of a request share one budget, which bounds the time of the request for any rules and
-/// documents.
+/// What evaluations may cost. All rules of a request share one budget, which bounds the time of the request for any
+/// rules and documents.
 #[derive(Debug)]
 pub struct Budget {
     visits: usize,

@@ -35,8 +35,8 @@ pub fn is_own_label(key: &str) -> bool {
     key == "karmada.io/managed" || key.ends_with(".karmada.io/permanent-id")
 }
 
-/// Whether objects of that kind never have state. Their bindings may carry state rules all the same, since Karmada copies the
-/// rules of a policy into the binding of every resource that the policy selects.
+/// Whether objects of that kind never have state. Their bindings may carry state rules all the same, since Karmada
+/// copies the rules of a policy into the binding of every resource that the policy selects.
 pub fn is_stateless(resource: ObjectReference<'_>) -> bool {
     matches!(
         (resource.group, resource.kind),
@@ -141,8 +141,8 @@ impl<'a> Failover<'a> {
         self.0.get(failover_type.as_str()).filter(|behavior| behavior.is_object())
     }
 
-    /// `statePreservation.rules` of that behaviour. Rules that lack one of their two strings are left out: no API server stores
-    /// them.
+    /// `statePreservation.rules` of that behaviour. Rules that lack one of their two strings are left out: no API
+    /// server stores them.
     pub fn rules(self, failover_type: FailoverType) -> Vec<StatePreservationRule<'a>> {
         let rules = self
             .behavior(failover_type)
@@ -260,9 +260,9 @@ impl<'a> Binding<'a> {
         health
     }
 
-    /// Namespace and name of the binding that requires this one in `cluster`, if there is exactly one: this binding is attached to
-    /// it then and follows it.
-    /// Source: `pkg/dependenciesdistributor/dependencies_distributor.go`, `createOrUpdateAttachedBinding`.
+    /// Namespace and name of the binding that requires this one in `cluster`, if there is exactly one: this binding is
+    /// attached to it then and follows it. Source: `pkg/dependenciesdistributor/dependencies_distributor.go`,
+    /// `createOrUpdateAttachedBinding`.
     pub fn requirer_in(self, cluster: &str) -> Option<(&'a str, &'a str)> {
         let required_by = self.0.pointer("/spec/requiredBy").and_then(Value::as_array);
         let in_cluster = |snapshot: &&Value| names(snapshot.get("clusters")).contains(&cluster);
@@ -319,9 +319,9 @@ impl<'a> Task<'a> {
         Some(clusters.iter().filter_map(Value::as_str).collect())
     }
 
-    /// Whether the task stays even after the new copy is healthy (`suppressDeletion`, purge mode Never). Such a task does not mean
-    /// that the new copy was never healthy.
-    /// Source: `pkg/controllers/gracefuleviction/evictiontask.go`, `assessSingleTask`.
+    /// Whether the task stays even after the new copy is healthy (`suppressDeletion`, purge mode Never). Such a task
+    /// does not mean that the new copy was never healthy. Source: `pkg/controllers/gracefuleviction/evictiontask.go`,
+    /// `assessSingleTask`.
     pub fn is_kept_forever(self) -> bool {
         self.0.get("suppressDeletion").and_then(Value::as_bool) == Some(true)
     }

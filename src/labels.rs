@@ -11,8 +11,8 @@ pub fn is_label_value(value: &str) -> bool {
     value.is_empty() || is_name(value)
 }
 
-/// Whether `key` is a valid label key: a name with the syntax of a non-empty label value, optionally after a DNS subdomain of at
-/// most 253 characters and a slash.
+/// Whether `key` is a valid label key: a name with the syntax of a non-empty label value, optionally after a DNS
+/// subdomain of at most 253 characters and a slash.
 pub fn is_qualified_name(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => is_dns_subdomain(prefix) && is_name(name),

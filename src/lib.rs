@@ -6,8 +6,8 @@
 //! (Karmada API server)           (Karmada API server)             (Karmada API server)       (member; restore can run here)
 //! ```
 //!
-//! The core is a pure function: [`evaluate`] takes a [`Request`], [`Settings`] and a [`Cluster`] to look objects up in, and returns
-//! a [`Verdict`]. It knows no engine, clock or randomness. The shells around it are thin.
+//! The core is a pure function: [`evaluate`] takes a [`Request`], [`Settings`] and a [`Cluster`] to look objects up in,
+//! and returns a [`Verdict`]. It knows no engine, clock or randomness. The shells around it are thin.
 //!
 //! ```
 //! use stateful_failover::cluster::Objects;
@@ -87,7 +87,8 @@ use messages::chain;
 use object_reference::ObjectReference;
 use request::RequestError;
 
-/// The map or set of these entries. `collect` would sort them first, which adds a sort of 5 KB to the module for every type.
+/// The map or set of these entries. `collect` would sort them first, which adds a sort of 5 KB to the module for every
+/// type.
 pub(crate) fn collected<Entries: Default + Extend<Entry>, Entry>(entries: impl IntoIterator<Item = Entry>) -> Entries {
     let mut collected = Entries::default();
     collected.extend(entries);
@@ -114,8 +115,9 @@ impl Stage {
     }
 }
 
-/// Decides the payload of an engine: `{"request": {…}, "settings": {…}}`, as in Kubewarden's `validate`. An invalid payload is
-/// denied with a message: if this function returned an error, the user would see an internal error of the policy server.
+/// Decides the payload of an engine: `{"request": {…}, "settings": {…}}`, as in Kubewarden's `validate`. An invalid
+/// payload is denied with a message: if this function returned an error, the user would see an internal error of the
+/// policy server.
 pub fn decide(payload: &[u8], cluster: &impl Cluster) -> Verdict<String> {
     let payload = std::str::from_utf8(payload).map_err(|error| error.to_string());
     let (request, settings) =
@@ -137,12 +139,12 @@ pub fn decide(payload: &[u8], cluster: &impl Cluster) -> Verdict<String> {
 
 /// Decides one admission request.
 ///
-/// The verdict is deterministic, the same for a dry run, and idempotent: a request whose object is the result of this function is
-/// accepted unchanged. So are requests for a subresource, operations other than CREATE and UPDATE, objects that are being deleted,
-/// and objects that the policy does not understand.
+/// The verdict is deterministic, the same for a dry run, and idempotent: a request whose object is the result of this
+/// function is accepted unchanged. So are requests for a subresource, operations other than CREATE and UPDATE, objects
+/// that are being deleted, and objects that the policy does not understand.
 ///
-/// The stage `feed` makes at most two lookups for a request (the second for a dependent of an application), `restore` one for each
-/// ConfigMap, and the other stages none.
+/// The stage `feed` makes at most two lookups for a request (the second for a dependent of an application), `restore`
+/// one for each ConfigMap, and the other stages none.
 pub fn evaluate(request: &Request<'_>, settings: &Settings, cluster: &impl Cluster) -> Verdict<String> {
     if !request.is_write() {
         return Verdict::accept();

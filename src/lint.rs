@@ -43,8 +43,8 @@ pub fn fields() -> Fields<'static> {
     fields
 }
 
-/// Checks the state rules of `policy`, a PropagationPolicy or ClusterPropagationPolicy. `old` is the stored policy: errors in a spec
-/// that the write does not change are warnings.
+/// Checks the state rules of `policy`, a PropagationPolicy or ClusterPropagationPolicy. `old` is the stored policy:
+/// errors in a spec that the write does not change are warnings.
 pub fn review(policy: &Value, old: Option<&Value>, described: &str, settings: &Settings) -> Verdict {
     let level = settings.lint;
     if level == Level::Off {
@@ -277,8 +277,8 @@ fn without_status(text: &str) -> Option<String> {
     is_field.then(|| format!("{}{root}{after}", text.get(..at).unwrap_or_default()))
 }
 
-/// `text` with the dots in quoted names escaped; `None` where there are none. kubectl's dialect splits a quoted name in brackets at
-/// its dots.
+/// `text` with the dots in quoted names escaped; `None` where there are none. kubectl's dialect splits a quoted name in
+/// brackets at its dots.
 fn escape_quoted_names(text: &str) -> Option<String> {
     let mut escaped = String::new();
     let mut rest = text;
@@ -359,8 +359,8 @@ fn remedy_of(file: &str) -> String {
     format!("apply deploy/interpreters/{file} and list the kind in `lintKinds`")
 }
 
-/// The selected kinds that have no state, or not the fields that the rules read. Karmada copies the rules into the binding of every
-/// resource that the policy selects.
+/// The selected kinds that have no state, or not the fields that the rules read. Karmada copies the rules into the
+/// binding of every resource that the policy selects.
 fn kinds_without_state(kinds: &[SelectedKind<'_>], roots: &[&str]) -> Option<String> {
     if kinds.len() < 2 {
         return None;
@@ -375,7 +375,8 @@ fn kinds_without_state(kinds: &[SelectedKind<'_>], roots: &[&str]) -> Option<Str
     (!without.is_empty()).then(|| without.join(", "))
 }
 
-/// Whether `text` was meant to be a path: it begins with a dot or `$`, or consists of names with dots or brackets between them.
+/// Whether `text` was meant to be a path: it begins with a dot or `$`, or consists of names with dots or brackets
+/// between them.
 fn looks_like_path(text: &str) -> bool {
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -384,8 +385,9 @@ fn looks_like_path(text: &str) -> bool {
     text.starts_with(['.', '$']) || (text.contains(['.', '[']) && text.split('.').all(is_name))
 }
 
-/// Whether the placement can't choose more than one cluster at a time.
-/// Source: `pkg/apis/policy/v1alpha1/propagation_types.go`, `Placement`; a spread constraint without `spreadByField` is by cluster.
+/// Whether the placement can't choose more than one cluster at a time. Source:
+/// `pkg/apis/policy/v1alpha1/propagation_types.go`, `Placement`; a spread constraint without `spreadByField` is by
+/// cluster.
 fn chooses_one_cluster(policy: &Value) -> bool {
     let list = |path: &str| policy.pointer(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_one = |constraint: &Value| {

@@ -1,8 +1,8 @@
 //! The shell for browsers and Node: the core behind a few functions on JSON text. `playground/policy` adds types.
 //!
-//! The functions take and return text, since a JavaScript number can't hold every number of a Kubernetes object. Each answer
-//! is `{"value": …}`, or `{"problems": [{"path", "message"}]}` where the input can't be used: `path` says where, as in the
-//! errors of the settings.
+//! The functions take and return text, since a JavaScript number can't hold every number of a Kubernetes object. Each
+//! answer is `{"value": …}`, or `{"problems": [{"path", "message"}]}` where the input can't be used: `path` says where,
+//! as in the errors of the settings.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -19,9 +19,9 @@ use crate::settings::reader::Problem;
 use crate::verdict::{Outcome, Verdict};
 use crate::{Request, Settings};
 
-/// Decides an admission request: `request` is an AdmissionRequest, `settings` are the policy's, `objects` is a list of what lookups
-/// find. The value: `{"allowed", "message", "code", "object", "warnings", "auditAnnotations", "notes"}`, where `object` is the
-/// text of the changed object.
+/// Decides an admission request: `request` is an AdmissionRequest, `settings` are the policy's, `objects` is a list of
+/// what lookups find. The value: `{"allowed", "message", "code", "object", "warnings", "auditAnnotations", "notes"}`,
+/// where `object` is the text of the changed object.
 #[wasm_bindgen]
 pub fn evaluate(request: &str, settings: &str, objects: &str) -> String {
     answer(|| {
@@ -42,9 +42,9 @@ pub fn validate_settings(settings: &str) -> String {
     })
 }
 
-/// Evaluates the `jsonPath` of a state rule on a document, which for a rule is the status. The value:
-/// `{"text": "what kubectl prints", "hasValue": true}`, or `{"error": "…", "position": 1}`, with the position, in characters
-/// from 1, where the template is wrong, and without one where it does not fit the document.
+/// Evaluates the `jsonPath` of a state rule on a document, which for a rule is the status. The value: `{"text": "what
+/// kubectl prints", "hasValue": true}`, or `{"error": "…", "position": 1}`, with the position, in characters from 1,
+/// where the template is wrong, and without one where it does not fit the document.
 #[wasm_bindgen(js_name = jsonPath)]
 pub fn json_path(template: &str, document: &str) -> String {
     answer(|| {

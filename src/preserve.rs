@@ -1,5 +1,5 @@
-//! The stage `preserve`: when an application leaves a cluster, its state is read from the status that it had there, and written into
-//! the binding's history and onto the eviction task, if there is one.
+//! The stage `preserve`: when an application leaves a cluster, its state is read from the status that it had there, and
+//! written into the binding's history and onto the eviction task, if there is one.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +20,8 @@ use crate::verdict::{Outcome, Verdict};
 /// Maximum number of eviction tasks of a binding. Karmada itself adds at most one for each cluster.
 const MAX_TASKS: usize = 1000;
 
-/// The clusters that the application leaves with this request; [`review`] reads the statuses from them. `None` where it has nothing
-/// to do.
+/// The clusters that the application leaves with this request; [`review`] reads the statuses from them. `None` where it
+/// has nothing to do.
 pub fn clusters_left(binding: &Value, old: Option<&Value>, settings: &PreserveSettings) -> Option<Vec<String>> {
     let view = Binding::new(binding);
     let moved_from = moved_from(view, old, settings);
@@ -41,10 +41,11 @@ fn is_at_rest(binding: Binding<'_>, old: Option<&Value>, moved_from: Option<&str
     moved_from.is_none() && binding.tasks().is_empty() && !objects.into_iter().any(has_history)
 }
 
-/// Preserves the state for every eviction task that the request adds and for a move without a task, keeps the state of the other
-/// tasks, and updates the history. `old` is the stored binding, `None` on a CREATE.
+/// Preserves the state for every eviction task that the request adds and for a move without a task, keeps the state of
+/// the other tasks, and updates the history. `old` is the stored binding, `None` on a CREATE.
 ///
-/// Only stored data is trusted: statuses are read from `old` (from `binding` on a CREATE), and a request can't edit the history.
+/// Only stored data is trusted: statuses are read from `old` (from `binding` on a CREATE), and a request can't edit the
+/// history.
 pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings) -> Verdict {
     let stored = old.unwrap_or(binding);
     let history = History::read(stored);
@@ -83,8 +84,8 @@ pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings)
     preservation.finish()
 }
 
-/// The cluster that the application leaves without an eviction task: it ran in this cluster only, and is now scheduled to one other
-/// cluster, or to none.
+/// The cluster that the application leaves without an eviction task: it ran in this cluster only, and is now scheduled
+/// to one other cluster, or to none.
 fn moved_from<'a>(new: Binding<'_>, old: Option<&'a Value>, settings: &PreserveSettings) -> Option<&'a str> {
     let old = old.filter(|_| settings.moves == Moves::Preserve).map(Binding::new)?;
     let [from] = old.clusters()[..] else { return None };
@@ -133,7 +134,8 @@ enum Leaving {
 
 impl<'a> Preservation<'a> {
     fn run(&mut self, tasks: &[Task<'a>], moved_from: Option<&'a str>) {
-        // Statuses change without a request that the policy sees, so the stored binding comes first, then the requested one.
+        // Statuses change without a request that the policy sees, so the stored binding comes first, then the requested
+        // one.
         let stored = self.old.unwrap_or(self.binding);
         self.history.update(stored, stored);
         self.history.update(self.binding, stored);
@@ -225,7 +227,8 @@ impl<'a> Preservation<'a> {
         self.history.append(record);
     }
 
-    /// Fills in the state that the application leaves with. Returns `false` where it has no state, and no record is written.
+    /// Fills in the state that the application leaves with. Returns `false` where it has no state, and no record is
+    /// written.
     fn fill(
         &mut self,
         record: &mut Record,
@@ -242,8 +245,8 @@ impl<'a> Preservation<'a> {
             return true;
         }
         let status = stored.status(&record.from);
-        // A binding that is restored from a backup is created with its tasks but without a status, so the state in the tasks is all
-        // there is.
+        // A binding that is restored from a backup is created with its tasks but without a status, so the state in the
+        // tasks is all there is.
         let on_task = on_task.filter(|state| self.old.is_none() && !state.is_empty());
         let resource = stored.resource();
         let has_state = (status.is_some() && !karmada::is_stateless(resource)) || on_task.is_some();
@@ -288,8 +291,8 @@ impl<'a> Preservation<'a> {
         record.missing = reading.missing;
     }
 
-    /// The rules for the task: those of the behaviour that it follows, else (where its reason is unknown) those of the other
-    /// behaviour, else those of the settings.
+    /// The rules for the task: those of the behaviour that it follows, else (where its reason is unknown) those of the
+    /// other behaviour, else those of the settings.
     fn rules_of(&self, task: Task<'a>) -> Cow<'a, [StateRule]> {
         let followed = task.failover_type();
         if task.has_known_reason() { self.rules(&[followed]) } else { self.rules(&[followed, followed.other()]) }
@@ -306,8 +309,8 @@ impl<'a> Preservation<'a> {
         }
     }
 
-    /// The state of the newest ongoing move that has any. It takes precedence over the copy's own status, since that copy was never
-    /// healthy.
+    /// The state of the newest ongoing move that has any. It takes precedence over the copy's own status, since that
+    /// copy was never healthy.
     fn inherited_state(&self, from: &str, earlier: &History) -> Option<Carried> {
         let standing_task = |from: &str| {
             let task = self.binding.task(from).filter(|task| !task.is_kept_forever())?;

@@ -1,13 +1,13 @@
-//! The requests that Karmada's controllers would make when an application moves, and the policy's answers to them: a model of the
-//! controllers for the tools (the playground, the command line tool) that show a failover before it happens. The policy does not use
-//! it, and it is not in the module.
+//! The requests that Karmada's controllers would make when an application moves, and the policy's answers to them: a
+//! model of the controllers for the tools (the playground, the command line tool) that show a failover before it
+//! happens. The policy does not use it, and it is not in the module.
 //!
-//! The model covers one binding. Each method of [`Rehearsal`] is one action of one controller: its request is decided by [`evaluate`]
-//! and stored unless it is denied. Without settings, the same actions show what Karmada does alone.
+//! The model covers one binding. Each method of [`Rehearsal`] is one action of one controller: its request is decided
+//! by [`evaluate`] and stored unless it is denied. Without settings, the same actions show what Karmada does alone.
 //!
-//! Source: `karmada-io/karmada` v1.19, `pkg/controllers/applicationfailover`, `pkg/controllers/cluster/taint_manager.go`,
-//! `pkg/controllers/gracefuleviction`, `pkg/controllers/binding`, `pkg/util/helper/failover.go`; the tests hold the model
-//! against recorded failovers.
+//! Source: `karmada-io/karmada` v1.19, `pkg/controllers/applicationfailover`,
+//! `pkg/controllers/cluster/taint_manager.go`, `pkg/controllers/gracefuleviction`, `pkg/controllers/binding`,
+//! `pkg/util/helper/failover.go`; the tests hold the model against recorded failovers.
 
 pub mod scenario;
 
@@ -71,9 +71,9 @@ pub struct Rehearsal<'a, C> {
 }
 
 impl<'a, C: Cluster> Rehearsal<'a, C> {
-    /// The rehearsal for `binding` as it is stored, with its status. `template` is the resource that it propagates. `settings`
-    /// are the policy's, `None` for Karmada alone. `objects` is what lookups find besides the binding. `injection` is Karmada's
-    /// feature gate `StatefulFailoverInjection`.
+    /// The rehearsal for `binding` as it is stored, with its status. `template` is the resource that it propagates.
+    /// `settings` are the policy's, `None` for Karmada alone. `objects` is what lookups find besides the binding.
+    /// `injection` is Karmada's feature gate `StatefulFailoverInjection`.
     pub fn new(
         mut binding: Value,
         mut template: Value,
@@ -116,7 +116,8 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
     /// The taint manager or the application failover controller evicts the application from `from`.
     ///
     /// # Errors
-    /// [`Stop::Denied`]; or [`Stop::Karmada`], where Karmada's own preservation is enabled and finds no value, and so does not evict.
+    /// [`Stop::Denied`]; or [`Stop::Karmada`], where Karmada's own preservation is enabled and finds no value, and so
+    /// does not evict.
     pub fn evict(&mut self, from: &str, failover_type: FailoverType) -> Result<(), Stop> {
         let task = self.task(from, failover_type)?;
         let mut evicted = self.binding.clone();
@@ -182,8 +183,8 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
         }
     }
 
-    /// Karmada collects the status of the application in a cluster. This is a write of the subresource `status`, which the policy does
-    /// not see.
+    /// Karmada collects the status of the application in a cluster. This is a write of the subresource `status`, which
+    /// the policy does not see.
     pub fn report(&mut self, cluster: &str, health: &str, status: Option<&Value>) {
         self.forget(cluster);
         let mut item = json!({"clusterName": cluster, "applied": true, "health": health});
@@ -208,8 +209,8 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
     /// The binding controller writes the Work for a cluster from the template on every sync.
     ///
     /// # Errors
-    /// [`Stop::Denied`]; or [`Stop::Karmada`], where Karmada itself injects an invalid label value and the member's API server rejects
-    /// the object.
+    /// [`Stop::Denied`]; or [`Stop::Karmada`], where Karmada itself injects an invalid label value and the member's API
+    /// server rejects the object.
     pub fn write_work(&mut self, cluster: &str) -> Result<(), Stop> {
         let mut manifest = self.template.clone();
         if self.injection
@@ -351,8 +352,8 @@ fn preserved_by_karmada(
     Ok(Some(state))
 }
 
-/// The document with large and very small numbers as strings, in the form in which Karmada prints them: it decodes numbers to float64
-/// and prints `1e+06` where kubectl prints `1000000`.
+/// The document with large and very small numbers as strings, in the form in which Karmada prints them: it decodes
+/// numbers to float64 and prints `1e+06` where kubectl prints `1000000`.
 fn as_karmada_prints(document: &Value) -> Value {
     match document {
         Value::Object(fields) => {
@@ -417,7 +418,8 @@ const PRUNED: [&str; 10] = [
     "finalizers",
 ];
 
-/// Removes what Karmada does not propagate. Source: `pkg/resourceinterpreter/default/native/prune/prune.go`, `RemoveIrrelevantFields`.
+/// Removes what Karmada does not propagate. Source: `pkg/resourceinterpreter/default/native/prune/prune.go`,
+/// `RemoveIrrelevantFields`.
 fn prune(template: &mut Value) {
     if let Some(template) = template.as_object_mut() {
         template.remove("status");

@@ -108,7 +108,8 @@ impl<'a> Request<'a> {
         self.operation == "CREATE"
     }
 
-    /// Whether the object is being deleted. Such objects are never changed nor denied, so that their finalizers can be removed.
+    /// Whether the object is being deleted. Such objects are never changed nor denied, so that their finalizers can be
+    /// removed.
     pub(crate) fn is_terminating(&self) -> bool {
         let Some(object) = self.object else { return false };
         let mut is_terminating = false;

@@ -1,5 +1,6 @@
-//! The stage `restore`: writes the state that was fed to a workload into the fields that the application resumes from, and keeps it
-//! there. The workload is a manifest in a Work at the Karmada control plane, or the object itself in a member cluster.
+//! The stage `restore`: writes the state that was fed to a workload into the fields that the application resumes from,
+//! and keeps it there. The workload is a manifest in a Work at the Karmada control plane, or the object itself in a
+//! member cluster.
 //!
 //! A CREATE applies the rules and records what they changed. An UPDATE follows that record: what Karmada or a GitOps
 //! tool reverted is written back, what a person changed is left.
@@ -224,8 +225,9 @@ struct Applied<'a> {
 
 impl<'a, C: Cluster> Review<'a, C> {
     fn create(&mut self) -> Result<(), RuleFailure<'a>> {
-        // API servers may call a webhook again on its own result, and the policy at the control plane may have changed the object
-        // before. The object's record is trusted where undoing it and applying the rules gives the same changes again.
+        // API servers may call a webhook again on its own result, and the policy at the control plane may have changed
+        // the object before. The object's record is trusted where undoing it and applying the rules gives the same
+        // changes again.
         let object = self.object;
         let claimed = self.present_claims();
         let mut confirmed = None;
@@ -398,8 +400,8 @@ impl<'a, C: Cluster> Review<'a, C> {
         }
     }
 
-    /// Whether the rule has to be applied again: its state differs from that of the stored object, or the rule was added to the settings
-    /// after the object was created.
+    /// Whether the rule has to be applied again: its state differs from that of the stored object, or the rule was
+    /// added to the settings after the object was created.
     fn is_due(&self, rule: &Rule, stored: &RestoreRecord, old: &Value) -> bool {
         if rule.on_update != OnUpdate::Apply {
             return false;
@@ -420,8 +422,9 @@ impl<'a, C: Cluster> Review<'a, C> {
         })
     }
 
-    /// What the rules have changed. The object's own record counts for changes that are present in the object, since this policy may be
-    /// called again and another installation may have applied the same rule; otherwise the stored record counts.
+    /// What the rules have changed. The object's own record counts for changes that are present in the object, since
+    /// this policy may be called again and another installation may have applied the same rule; otherwise the stored
+    /// record counts.
     fn entries(&self, stored: &RestoreRecord) -> Vec<Entry<'a>> {
         let mut entries = self.present_claims();
         let mut stored = self.believed(stored);
@@ -528,8 +531,8 @@ fn present<'r>(entries: &[Entry<'r>], object: &Value) -> Vec<Entry<'r>> {
     entries.iter().filter(|entry| entry.is_in(object).unwrap_or(false)).cloned().collect()
 }
 
-/// Checks that no rule writes a part of what another rule writes or removes: it could not be kept, and applying it twice would give
-/// another result. Several rules may set the same path, and the last one wins.
+/// Checks that no rule writes a part of what another rule writes or removes: it could not be kept, and applying it
+/// twice would give another result. Several rules may set the same path, and the last one wins.
 fn check_overlaps<'a>(ready: &[(&'a Rule, Values)]) -> Result<(), RuleFailure<'a>> {
     for (index, (rule, _)) in ready.iter().enumerate() {
         for (earlier, _) in ready.iter().take(index) {

@@ -172,12 +172,13 @@ impl Settings {
         Self::read(json, Errors::new(true))
     }
 
-    /// The settings that a request needs: the engine validated all of them before it served requests. Restore rules are read for the
-    /// kinds of the request's objects only, and a pattern is compiled when the first value is matched, since both would otherwise take
-    /// longer than most evaluations.
+    /// The settings that a request needs: the engine validated all of them before it served requests. Restore rules are
+    /// read for the kinds of the request's objects only, and a pattern is compiled when the first value is matched,
+    /// since both would otherwise take longer than most evaluations.
     ///
     /// # Errors
-    /// [`RequestSettingsError`], for the parts that are read. A pattern that does not compile is not an error: it matches nothing.
+    /// [`RequestSettingsError`], for the parts that are read. A pattern that does not compile is not an error: it
+    /// matches nothing.
     pub fn for_request(json: &str, request: &Request<'_>) -> Result<Self, RequestSettingsError> {
         let stage = Stage::of(request);
         let sections: &[&str] = match stage {

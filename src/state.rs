@@ -1,4 +1,5 @@
-//! The state of an application: the rules that select it, the values that they read from a status, and how it is written on objects.
+//! The state of an application: the rules that select it, the values that they read from a status, and how it is
+//! written on objects.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ use crate::labels::is_qualified_name;
 use crate::messages::{chain, quote};
 use crate::metadata;
 
-/// On manifest and workload: a JSON object with every preserved alias and its value, including values that no label can hold.
+/// On manifest and workload: a JSON object with every preserved alias and its value, including values that no label can
+/// hold.
 pub const STATE_ANNOTATION: &str = "stateful-failover/state";
 /// On manifest and workload: `application`, `cluster` or `move`.
 pub const TYPE_LABEL: &str = "stateful-failover/type";
@@ -21,10 +23,11 @@ pub const FROM_LABEL: &str = "stateful-failover/from";
 /// The prefix of this policy's labels and annotations.
 pub const PREFIX: &str = "stateful-failover/";
 
-/// Maximum length of a value in bytes. Longer values count as missing: they are data of the application rather than its state.
+/// Maximum length of a value in bytes. Longer values count as missing: they are data of the application rather than its
+/// state.
 pub const MAX_VALUE: usize = 4096;
-/// Maximum size of one state, aliases and values together, in bytes. It becomes an annotation, and an API server accepts 256 KiB of
-/// annotations for each object.
+/// Maximum size of one state, aliases and values together, in bytes. It becomes an annotation, and an API server
+/// accepts 256 KiB of annotations for each object.
 pub const MAX_STATE: usize = 32 * 1024;
 
 /// Alias to value.
@@ -118,8 +121,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Evaluates the rules on `status`. Where the budget is used up, the remaining rules have no value. Of several rules with the same
-    /// alias, the last one with a value wins, as in Karmada.
+    /// Evaluates the rules on `status`. Where the budget is used up, the remaining rules have no value. Of several
+    /// rules with the same alias, the last one with a value wins, as in Karmada.
     pub fn of(rules: &[StateRule], status: Option<&Value>, budget: &mut Budget) -> Self {
         let mut reading = Self::default();
         for rule in rules {
@@ -160,8 +163,8 @@ impl Reading {
     }
 }
 
-/// The state in an object's annotation. An annotation that is not a JSON object of strings counts as absent: the labels hold the same
-/// state, and the rules' patterns check their values.
+/// The state in an object's annotation. An annotation that is not a JSON object of strings counts as absent: the labels
+/// hold the same state, and the rules' patterns check their values.
 pub fn read_annotation(object: &Value) -> Option<State> {
     serde_json::from_str(metadata::annotation(object, STATE_ANNOTATION)?).ok()
 }

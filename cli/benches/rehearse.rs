@@ -1,4 +1,5 @@
-//! `rehearse -A` on 1,000 bindings, against an API server on loopback: seconds on one core, and peak memory (Linux only).
+//! `rehearse -A` on 1,000 bindings, against an API server on loopback: seconds on one core, and peak memory (Linux
+//! only).
 
 #![allow(
     clippy::unwrap_used,

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
-/// What a failover of your applications would do, and what the failovers before it did.
+/// Show what a failover of your applications would do, and what earlier failovers did.
 ///
-/// Everything is read; nothing is ever written to a cluster. Exit codes: 0, 1 where something was found that stands in the way,
-/// 2 where the command could not be carried out.
+/// The command only reads from clusters and never writes. Exit codes: 0; 1 if it found a problem;
+/// 2 if the command failed.
 #[derive(Debug, Parser)]
 #[command(name = "stateful-failover", version, max_term_width = 120)]
 pub struct Arguments {
@@ -23,10 +23,10 @@ pub struct Arguments {
 /// How the Karmada API server is reached.
 #[derive(Debug, Default, Args)]
 pub struct Connection {
-    /// The kubeconfig of the Karmada API server; by default that of KUBECONFIG, else ~/.kube/config.
+    /// The kubeconfig of the Karmada API server [default: KUBECONFIG, else ~/.kube/config].
     #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub kubeconfig: Option<PathBuf>,
-    /// The context in it; by default the current one.
+    /// The context in the kubeconfig [default: the current one].
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
 }
@@ -34,20 +34,20 @@ pub struct Connection {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Evaluate what would become of each application that runs now if it had to leave its cluster.
+    /// Evaluate what would happen to each running application if it had to leave its cluster.
     Rehearse(Rehearse),
     /// Print the failover histories of bindings, newest first.
     History(History),
-    /// Check PropagationPolicies in files, as the policy would on admission.
+    /// Check PropagationPolicies in files, as the policy does on admission.
     Lint(Lint),
-    /// Print what the restore rules would write into a manifest, as a diff.
+    /// Print the changes that restore rules would make to a manifest, as a diff.
     Restore(Restore),
-    /// Print a script of completions for a shell.
+    /// Print a completion script for a shell.
     Completions {
         /// The shell.
         shell: Shell,
     },
-    /// Write the manual pages into a folder.
+    /// Write the man pages into a folder.
     Manpages {
         /// The folder.
         #[arg(value_hint = ValueHint::DirPath)]
@@ -58,13 +58,13 @@ pub enum Command {
 /// Which bindings.
 #[derive(Debug, Default, Args)]
 pub struct Selection {
-    /// Names of ResourceBindings or ClusterResourceBindings; by default all of them.
+    /// Names of ResourceBindings or ClusterResourceBindings [default: all].
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// The namespace of the bindings; by default the context's.
+    /// The namespace of the bindings [default: that of the context].
     #[arg(short, long, conflicts_with = "all_namespaces")]
     pub namespace: Option<String>,
-    /// The bindings of all namespaces, and the ClusterResourceBindings.
+    /// Select the bindings of all namespaces, and the ClusterResourceBindings.
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 }
@@ -72,10 +72,11 @@ pub struct Selection {
 /// Where the policy's settings are.
 #[derive(Debug, Default, Args)]
 pub struct SettingsSource {
-    /// The settings as they are deployed: policies.yml, a ClusterAdmissionPolicy, or the settings alone; a file, a folder, or `-`.
+    /// The policy's settings: a policies.yml, a ClusterAdmissionPolicy, or the settings alone; a file, a folder, or
+    /// `-`.
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub settings: Option<PathBuf>,
-    /// The name of the policy, where there are several.
+    /// The name of the policy, if there are several.
     #[arg(long, value_name = "NAME", requires = "settings")]
     pub policy: Option<String>,
 }
@@ -89,10 +90,10 @@ pub struct Rehearse {
     /// The policy's settings.
     #[command(flatten)]
     pub settings: SettingsSource,
-    /// The members restore the state, or another policy does: a binding is ready without a restored field.
+    /// The state is restored in the members, or by another policy: a binding is ready without a restored field.
     #[arg(long)]
     pub restored_elsewhere: bool,
-    /// The form of the output.
+    /// The output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Format,
 }
@@ -103,10 +104,10 @@ pub struct History {
     /// Which bindings.
     #[command(flatten)]
     pub selection: Selection,
-    /// Go on, and print what changes.
+    /// Keep watching, and print changes.
     #[arg(short, long)]
     pub watch: bool,
-    /// The form of the output.
+    /// The output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Format,
 }
@@ -114,13 +115,13 @@ pub struct History {
 /// `lint`.
 #[derive(Debug, Args)]
 pub struct Lint {
-    /// Files and folders with YAML, or `-` for the standard input.
+    /// YAML files, folders with YAML files, or `-` for standard input.
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
     /// The policy's settings.
     #[command(flatten)]
     pub settings: SettingsSource,
-    /// The form of the output.
+    /// The output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: LintFormat,
 }
@@ -128,13 +129,13 @@ pub struct Lint {
 /// `restore`.
 #[derive(Debug, Args)]
 pub struct Restore {
-    /// The manifest, or `-` for the standard input.
+    /// The manifest, or `-` for standard input.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// The policy's settings.
     #[command(flatten)]
     pub settings: SettingsSource,
-    /// The state that was preserved: an alias and its value. Can be given several times.
+    /// A preserved value, as ALIAS=VALUE; can be repeated.
     #[arg(long, value_name = "ALIAS=VALUE", value_parser = alias_and_value)]
     pub state: Vec<(String, String)>,
     /// ConfigMaps that the rules look up: a file or a folder with YAML.
@@ -142,13 +143,13 @@ pub struct Restore {
     pub objects: Option<PathBuf>,
 }
 
-/// The form of what is printed.
+/// The output format.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// A table, and below it the reasons.
+    /// A table, followed by the reasons.
     #[default]
     Table,
-    /// A table with everything in it.
+    /// A table with all columns.
     Wide,
     /// A JSON list.
     Json,
@@ -156,10 +157,10 @@ pub enum Format {
     Yaml,
 }
 
-/// The form of what `lint` prints.
+/// The output format of `lint`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LintFormat {
-    /// A line for each finding.
+    /// One line for each finding.
     #[default]
     Text,
     /// A JSON list.

@@ -1,4 +1,4 @@
-//! The Karmada API server, read only.
+//! The Karmada API server, which is only read.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,15 +14,15 @@ use stateful_failover::object_reference::group;
 use crate::arguments::{Connection, Selection};
 use crate::failure::{Failure, chain};
 
-/// How many objects the API server is asked for at once.
+/// The number of objects in one page of a list.
 pub const PAGE: u32 = 250;
 
 /// A kind of binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindingKind {
-    /// In a namespace.
+    /// ResourceBinding, which is namespaced.
     ResourceBinding,
-    /// Without one.
+    /// ClusterResourceBinding.
     ClusterResourceBinding,
 }
 
@@ -37,21 +37,22 @@ impl BindingKind {
     }
 }
 
-/// A client of the Karmada API server. It knows only how to read.
+/// A client of the Karmada API server that can only read.
 pub struct ControlPlane {
     client: Client,
     namespace: String,
     resources: RefCell<Resources>,
 }
 
-/// By apiVersion and kind: the resource, and whether it has namespaces; `None` for a kind that the API server does not have.
+/// The resource of an apiVersion and kind, and whether it is namespaced; `None` for a kind that the API server does not
+/// have.
 type Resources = BTreeMap<(String, String), Option<(ApiResource, bool)>>;
 
 impl ControlPlane {
     /// The API server of the kubeconfig and context.
     ///
     /// # Errors
-    /// There is no kubeconfig, or it is not one.
+    /// There is no kubeconfig, or it is not valid.
     pub async fn connect(connection: &Connection) -> Result<Self, Failure> {
         let remedy = "name the kubeconfig of the Karmada API server with --kubeconfig or KUBECONFIG";
         let kubeconfig = match &connection.kubeconfig {
@@ -75,7 +76,7 @@ impl ControlPlane {
         Ok(Self { client, namespace, resources: RefCell::default() })
     }
 
-    /// The client, to watch with.
+    /// The client, for watches.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -88,7 +89,7 @@ impl ControlPlane {
             (None, false) => Some(self.namespace.as_str()),
         };
         let mut scopes = vec![(BindingKind::ResourceBinding, namespaced)];
-        // A name may be that of either.
+        // A name may be that of either kind.
         if selection.all_namespaces || (!selection.names.is_empty() && selection.namespace.is_none()) {
             scopes.push((BindingKind::ClusterResourceBinding, None));
         }
@@ -98,7 +99,7 @@ impl ControlPlane {
     /// Calls `visit` with the selected bindings, page by page.
     ///
     /// # Errors
-    /// A binding that was named does not exist, or the API server has no answer.
+    /// A named binding does not exist, or the API server does not answer.
     pub async fn for_each_page(&self, selection: &Selection, mut visit: impl AsyncFnMut(Page)) -> Result<(), Failure> {
         if !selection.names.is_empty() {
             let items = self.named(selection).await?;
@@ -165,7 +166,7 @@ impl ControlPlane {
     /// All member clusters.
     ///
     /// # Errors
-    /// The API server has no answer.
+    /// The API server does not answer.
     pub async fn clusters(&self) -> Result<Vec<Value>, Failure> {
         let api = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.karmada.io", "v1alpha1", "Cluster"));
         let mut clusters = Vec::new();
@@ -240,7 +241,7 @@ impl ControlPlane {
         }
     }
 
-    /// The answer as the core reads JSON, digits and all.
+    /// The answer, parsed as the core parses JSON.
     async fn read(&self, request: http::Request<Vec<u8>>) -> Result<Value, kube::Error> {
         let text = self.client.request_text(request).await?;
         serde_json::from_str(&text).map_err(kube::Error::SerdeError)
@@ -256,9 +257,9 @@ fn plural(api: &ApiResource) -> String {
 pub struct Page {
     /// The objects, with their apiVersion and kind, which lists leave out.
     pub items: Vec<Value>,
-    /// Where the page ends; `None` for the last one.
+    /// The continue token; `None` for the last page.
     pub after: Option<String>,
-    /// How many objects are left, where the API server says so.
+    /// The number of remaining objects, where the API server gives it.
     pub left: u64,
 }
 
@@ -282,11 +283,11 @@ impl Page {
 /// apiVersion, kind, namespace and name of an object.
 pub type Key = (String, String, Option<String>, String);
 
-/// What was read for lookups, by all rehearsals.
+/// The objects that were read for lookups, shared by all rehearsals.
 pub type Found = RefCell<BTreeMap<Key, Result<Option<Value>, LookupError>>>;
 
-/// What the lookups of one rehearsal find, as far as it was read before. The core asks while it evaluates, and can't wait for an
-/// answer: what is not here is noted, to be read before the next try.
+/// The lookups of one rehearsal, answered from what was read before. The core can't wait for an answer, so missing
+/// objects are recorded and read before the next attempt.
 #[derive(Debug)]
 pub struct Lookups<'a> {
     found: &'a Found,
@@ -299,7 +300,7 @@ impl<'a> Lookups<'a> {
         Self { found, wanted: RefCell::default() }
     }
 
-    /// Reads what was asked for; whether there was anything.
+    /// Reads the recorded objects. Returns whether there were any.
     pub async fn read(&self, control_plane: &ControlPlane) -> bool {
         let wanted = self.wanted.take();
         let is_new = !wanted.is_empty();

@@ -1,4 +1,4 @@
-//! YAML files: many documents, folders, and the standard input, each value with its place.
+//! Reads YAML files with several documents, folders, and standard input, with the position of each value.
 
 use std::fs;
 use std::io::Read as _;
@@ -20,7 +20,7 @@ pub struct Document {
     places: MarkedYaml<'static>,
 }
 
-/// A place in a file, from 1.
+/// A position in a file, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The line.
@@ -30,8 +30,8 @@ pub struct Place {
 }
 
 impl Document {
-    /// Where the value at a path such as `spec.failover.cluster.statePreservation.rules[0].jsonPath` stands, or the nearest one
-    /// above it that there is.
+    /// The position of the value at a path such as `spec.failover.cluster.statePreservation.rules[0].jsonPath`, or of
+    /// its nearest existing parent.
     pub fn place(&self, path: &str) -> Place {
         let mut node = &self.places;
         let mut place = node.span.start;
@@ -53,7 +53,7 @@ impl Document {
     }
 }
 
-/// All documents of the files; of folders, those of their YAML files, in the order of their names.
+/// All documents of the files and of the YAML files in folders, in the order of their names.
 ///
 /// # Errors
 /// A file can't be read, or is not YAML.

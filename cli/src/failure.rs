@@ -1,4 +1,4 @@
-//! Why a command could not be carried out, and what to do about it.
+//! Why a command failed, and what to do.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
-/// One line what, one line what to do.
+/// Printed as two lines: the problem, and what to do.
 #[derive(Debug, Error)]
 pub struct Failure {
     what: String,
@@ -16,7 +16,7 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whatever a server or a library says, it is one line.
+        // Messages of servers and libraries are put on one line.
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         write!(f, "error: {}\nhint: {}", line(&self.what), line(&self.remedy))
     }
@@ -39,12 +39,12 @@ impl Failure {
         Self { is_closed_output: error.kind() == io::ErrorKind::BrokenPipe, ..failure }
     }
 
-    /// Whether nobody reads the output any more, as with `| head`.
+    /// Whether the reader has closed the output, as `| head` does.
     pub fn is_closed_output(&self) -> bool {
         self.is_closed_output
     }
 
-    /// What the API server answered, or why it did not, on reading `what`.
+    /// The failure to read `what` from the API server.
     pub fn api(what: &str, error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if status.code == 401 => Self::new(
@@ -71,7 +71,7 @@ impl Failure {
     }
 }
 
-/// An error with its causes, each said once.
+/// An error with its causes, without repetitions.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! `history`: the failovers that there were.
+//! `history`: the earlier failovers.
 
 use futures::StreamExt as _;
 use kube::Api;
@@ -44,7 +44,7 @@ pub async fn run(connection: &Connection, arguments: &History) -> Result<Ending,
         }
     });
     pages.await?;
-    // Records without a time are younger than Karmada's first look at their task, or moves.
+    // Records without a time are those of moves, and of tasks that Karmada has not processed yet.
     rows.sort_by(|a, b| {
         let time = |row: &Row| (row.record.time.is_none(), row.record.time.clone());
         time(b).cmp(&time(a)).then_with(|| (&a.namespace, &a.binding).cmp(&(&b.namespace, &b.binding)))
@@ -63,7 +63,7 @@ pub async fn run(connection: &Connection, arguments: &History) -> Result<Ending,
 fn rows_of(binding: &Value) -> Result<Vec<Row>, String> {
     let reference = ObjectReference::of(binding);
     let mut history = Records::read(binding).map_err(|error| format!("{reference}: {error}"))?;
-    // The annotation is as the binding's last write left it; statuses change without one.
+    // The annotation is as old as the last write of the binding; statuses have changed since.
     history.update(Binding::new(binding), Binding::new(binding));
     let row = |record: &Record| Row {
         namespace: reference.namespace.to_owned(),
@@ -89,7 +89,7 @@ async fn watch(control_plane: &ControlPlane, arguments: &History, mut known: Vec
         let binding = match event {
             Ok(Event::Apply(binding) | Event::InitApply(binding)) => binding,
             Ok(_) => continue,
-            // The watcher tries again by itself.
+            // The watcher retries by itself.
             Err(error) => {
                 anstream::eprintln!("warning: cannot watch {}: {}", kind.api().plural, chain(&error));
                 continue;

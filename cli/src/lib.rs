@@ -1,12 +1,13 @@
-//! The command line tool: what a failover would do, computed by the policy's core from what stands in the Karmada API server.
+//! The command line tool: computes what a failover would do, with the policy's core and the objects in the Karmada API
+//! server.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`arguments`] | the command line |
 //! | [`rehearse`], [`history`], [`lint`], [`restore`] | the commands |
-//! | [`control_plane`], [`placement`] | what is read from the Karmada API server: it is never written to |
-//! | [`settings`], [`documents`] | what is read from files |
-//! | [`output`], [`failure`] | what people and pipelines get |
+//! | [`control_plane`], [`placement`] | reading from the Karmada API server |
+//! | [`settings`], [`documents`] | reading files |
+//! | [`output`], [`failure`] | the output |
 
 pub mod arguments;
 pub mod control_plane;
@@ -27,16 +28,16 @@ use clap::{CommandFactory, Parser};
 use arguments::{Arguments, Command};
 use failure::Failure;
 
-/// How a command ended, where it could be carried out.
+/// How a successful command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// Nothing was found that stands in the way.
+    /// No problems were found.
     Clean,
     /// A binding is blocked, or a policy has errors.
     Findings,
 }
 
-/// Runs the command line: exit code 0, 1 for findings, 2 where the command could not be carried out.
+/// Runs the command line: exit code 0, 1 for findings, 2 where the command failed.
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -48,7 +49,7 @@ pub fn main() -> ExitCode {
     match ending {
         Ok(Ending::Clean) => ExitCode::SUCCESS,
         Ok(Ending::Findings) => ExitCode::from(1),
-        // Whoever reads the output has seen enough.
+        // The reader has closed the output.
         Err(failure) if failure.is_closed_output() => ExitCode::SUCCESS,
         Err(failure) => {
             anstream::eprintln!("{failure}");

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::{Tone, print, print_structured};
 use crate::settings;
 
-/// A finding, with its place.
+/// A finding, with its position.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Located {

@@ -1,4 +1,4 @@
-//! What people and pipelines get.
+//! Tables, JSON and YAML on standard output.
 
 use std::io::{self, Write};
 
@@ -10,16 +10,16 @@ use serde::Serialize;
 use crate::arguments::Format;
 use crate::failure::Failure;
 
-/// What a cell says of its row.
+/// The tone of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing.
+    /// Neutral.
     Plain,
-    /// All is well.
+    /// Good.
     Good,
-    /// Something to look at.
+    /// Worth a look.
     Doubtful,
-    /// Something stands in the way.
+    /// A problem.
     Bad,
 }
 
@@ -44,7 +44,7 @@ impl Tone {
     }
 }
 
-/// A table as kubectl prints them: no lines, two blanks between the columns.
+/// A table in the style of kubectl: no lines, two spaces between the columns.
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<(String, Tone)>>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
@@ -69,12 +69,12 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<(String, Tone)>
     table
 }
 
-/// An alias without its prefix, as tables have room for.
+/// An alias without its prefix, which is short enough for a table.
 pub fn short(alias: &str) -> &str {
     alias.rsplit('/').next().unwrap_or(alias)
 }
 
-/// What came from a cluster must not move a terminal's cursor.
+/// Removes control characters: text from a cluster must not move the cursor of a terminal.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -101,7 +101,7 @@ pub fn print_structured(rows: &impl Serialize, format: Format) -> Result<(), Fai
         |error: String| Failure::new(format!("cannot write the output: {error}"), "report this as a fault");
     let json = serde_json::to_string_pretty(rows).map_err(|error| unwritable(error.to_string()))?;
     let text = if format == Format::Yaml {
-        // By way of text, of which every JSON is YAML: the two libraries hold numbers in different ways.
+        // Converted by way of text (all JSON is YAML), since the two libraries represent numbers in different ways.
         let value: serde_yaml_ng::Value =
             serde_yaml_ng::from_str(&json).map_err(|error| unwritable(error.to_string()))?;
         serde_yaml_ng::to_string(&value).map_err(|error| unwritable(error.to_string()))?

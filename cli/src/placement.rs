@@ -1,7 +1,7 @@
-//! Which clusters a placement allows.
+//! The clusters that a placement allows.
 //!
-//! Source: `karmada-io/karmada` v1.19, `pkg/util/selector.go`, `ClusterMatches`; `pkg/scheduler/framework/plugins`. Taints are
-//! left out: those of a failover are not there yet.
+//! Source: `karmada-io/karmada` v1.19, `pkg/util/selector.go`, `ClusterMatches`; `pkg/scheduler/framework/plugins`.
+//! Taints are ignored: those of a failover do not exist yet.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub fn allowed<'a>(binding: &Value, clusters: &'a [Value]) -> Vec<&'a str> {
     clusters.iter().filter(is_allowed).map(name).collect()
 }
 
-/// Whether Karmada calls the cluster ready.
+/// Whether the cluster is ready according to Karmada.
 pub fn is_ready(cluster: &Value) -> bool {
     let conditions = list(cluster, "/status/conditions");
     conditions.iter().any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True")

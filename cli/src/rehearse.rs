@@ -27,20 +27,20 @@ use crate::failure::{Failure, chain};
 use crate::output::{Tone, one_line, print, print_structured, short, table};
 use crate::{placement, settings};
 
-/// How many templates are read at once.
+/// The number of templates that are read at the same time.
 const CONCURRENT_READS: usize = 16;
-/// From which age on the status that a state is read from is pointed out.
+/// The age from which the output points out that a status is old.
 const OLD_STATUS: Duration = Duration::from_secs(15 * 60);
 
-/// What a failover would end in.
+/// The result of a failover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
     /// The application resumes from its state.
     Ready,
-    /// It starts, but something of its state is missing or is not restored.
+    /// The application starts, but some of its state is missing or not restored.
     Degraded,
-    /// It does not start, or Karmada never moves it.
+    /// The application does not start, or Karmada never moves it.
     Blocked,
 }
 
@@ -62,7 +62,7 @@ impl Verdict {
     }
 }
 
-/// One failover: from a cluster that the application runs in, to one that its placement allows.
+/// One failover, from a cluster that the application runs in to one that its placement allows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Rehearsed {
@@ -71,7 +71,7 @@ struct Rehearsed {
     binding: String,
     /// `Kind/name` of the resource.
     resource: String,
-    /// `application`, `cluster`, or both, where they end the same.
+    /// `application`, `cluster`, or both where the results are equal.
     failover: Vec<&'static str>,
     from: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ struct Rehearsed {
     #[serde(skip_serializing_if = "Option::is_none")]
     status_time: Option<String>,
     verdict: Verdict,
-    /// What stands in the way, each with what to do about it.
+    /// The problems, each with what to do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<String>,
 }
@@ -137,7 +137,7 @@ pub async fn run(connection: &Connection, arguments: &Rehearse) -> Result<Ending
 }
 
 fn progress() -> ProgressBar {
-    // On the standard error, and only on a terminal.
+    // On standard error, and only on a terminal.
     let progress = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("{pos} of {len} bindings {wide_bar}") {
         progress.set_style(style);
@@ -145,7 +145,7 @@ fn progress() -> ProgressBar {
     progress
 }
 
-/// What all failovers are rehearsed with.
+/// The inputs that all rehearsals share.
 struct Context<'a> {
     control_plane: &'a ControlPlane,
     settings: &'a Settings,
@@ -268,7 +268,7 @@ impl Context<'_> {
         row
     }
 
-    /// What became of the state in the new cluster.
+    /// Judges what happened to the state in the new cluster.
     fn judge(&self, row: &mut Rehearsed, record: Option<&Record>, is_fed: bool, has_survivors: bool) {
         for (alias, why) in &row.missing.clone() {
             row.degrade(format!("`{alias}` has no value in {}: {why}; fix its jsonPath", row.from));
@@ -308,7 +308,7 @@ impl Context<'_> {
         }
     }
 
-    /// Whether Karmada notices an unhealthy application at all.
+    /// Whether Karmada notices that the application is unhealthy.
     fn look_at_kind(&self, row: &mut Rehearsed, binding: &Value, failover_type: FailoverType) {
         let api_version = binding.pointer("/spec/resource/apiVersion").and_then(Value::as_str).unwrap_or_default();
         let kind = Binding::new(binding).resource().kind;
@@ -376,7 +376,7 @@ impl Rehearsed {
     }
 }
 
-/// A failover that ends like another one of the same clusters is told with it.
+/// Merges failovers between the same clusters with equal results.
 fn merge(rows: &mut Vec<Rehearsed>, row: Rehearsed) {
     let same = rows.iter_mut().find(|known| Rehearsed { failover: row.failover.clone(), ..(*known).clone() } == row);
     match same {
@@ -409,7 +409,7 @@ fn time(value: &Value) -> Option<Timestamp> {
         },
         value => value.as_i64()?,
     };
-    // Smaller numbers are seconds, durations, or not there yet.
+    // Smaller numbers are seconds, durations or placeholders.
     (milliseconds > 1_000_000_000_000).then(|| Timestamp::from_millisecond(milliseconds).ok()).flatten()
 }
 

@@ -1,4 +1,4 @@
-//! `restore`: what the rules would write into a manifest.
+//! `restore`: the changes that restore rules would make to a manifest.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::output::{Tone, print};
 use crate::settings;
 
-/// Restores the state in the manifest, and prints the difference.
+/// Applies the restore rules to the manifest and prints the difference.
 ///
 /// # Errors
 /// The settings or the manifest can't be read.
@@ -80,7 +80,7 @@ fn create(manifest: &Value) -> Value {
 }
 
 fn yaml(value: &Value) -> Result<String, Failure> {
-    // By way of text, of which every JSON is YAML: the two libraries hold numbers in different ways.
+    // Converted by way of text (all JSON is YAML), since the two libraries represent numbers in different ways.
     let value: Result<serde_yaml_ng::Value, _> = serde_yaml_ng::from_str(&value.to_string());
     value
         .and_then(|value| serde_yaml_ng::to_string(&value))

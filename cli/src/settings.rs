@@ -1,4 +1,4 @@
-//! The policy's settings, as they are deployed.
+//! Reads the policy's settings from the files in which they are deployed.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use crate::arguments::SettingsSource;
 use crate::documents;
 use crate::failure::Failure;
 
-/// What every module of this policy is named after.
+/// The name that all modules of this policy contain.
 const MODULE: &str = "stateful-failover";
 
 /// The settings at the source; without one, the defaults.
 ///
 /// # Errors
-/// There are none, there are several, or they are not valid: every error is said, as by the engine.
+/// There are no settings, several, or invalid ones. Every error is reported, as by the engine.
 pub fn read(source: &SettingsSource) -> Result<Settings, Failure> {
     let Some(path) = &source.settings else { return Ok(Settings::default()) };
     let (name, settings) = find(path, source.policy.as_deref())?;
@@ -54,7 +54,7 @@ fn settings_in(document: &Value) -> Vec<(String, Value)> {
         return policy.map(|policy| (text("/metadata/name").to_owned(), settings(policy))).into_iter().collect();
     }
     let Some(entries) = document.as_object() else { return Vec::new() };
-    // A policies.yml as a ConfigMap holds it.
+    // A policies.yml in a ConfigMap.
     if text("/kind") == "ConfigMap" {
         let files = document.get("data").and_then(Value::as_object).into_iter().flatten();
         let documents = files.filter_map(|(file, text)| documents::parse(file, text.as_str()?).ok()).flatten();

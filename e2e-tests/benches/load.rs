@@ -1,7 +1,8 @@
-//! The module under load, on all cores: requests a second for each stage, memory over many requests, and the storm that the loss of
-//! a cluster is.
+//! The module under load on all cores: requests a second for each stage, memory over many requests, and the loss of a
+//! cluster with many applications.
 //!
-//! Prints a table in Markdown, and fails where memory grows. `LOAD_REQUESTS` is how many requests the memory is watched over.
+//! Prints a table in Markdown, and fails where memory grows. `LOAD_REQUESTS` is the number of requests between the two
+//! measurements of the memory.
 
 #![allow(missing_docs, reason = "a benchmark")]
 
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use support::{Case, NO_OP, QuickHost, call, cases};
 use wasmtime_provider::{WasmtimeEngineProviderBuilder, WasmtimeEngineProviderPre};
 
-/// How many bindings the storm evicts.
+/// The number of applications that the lost cluster had.
 const BINDINGS: usize = 2000;
 
 fn main() -> ExitCode {
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
         idle.as_secs_f64(),
         ours.as_secs_f64() * 1e6 / BINDINGS as f64,
     );
-    // A tenth is what the allocator of the host may still need.
+    // A tenth is allowed for the host's allocator.
     if after > before + before / 10 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
@@ -76,8 +77,8 @@ impl Job {
     }
 }
 
-/// What the loss of a cluster sends through the policy server for each application: the eviction, the Work in the new cluster, and
-/// the workload there.
+/// The requests for each application when a cluster is lost: the eviction, the Work in the new cluster, and the
+/// workload there.
 fn storm(cases: &[Case]) -> Vec<Job> {
     let case = |name: &str| cases.iter().find(|case| case.name.ends_with(name)).unwrap();
     let parts = [case("binding, eviction"), case("Work, fed and restored"), case("workload, restored")];
@@ -91,7 +92,7 @@ fn storm(cases: &[Case]) -> Vec<Job> {
         .collect()
 }
 
-/// How long it takes to evaluate `count` of the jobs, in turn, on as many threads.
+/// The time to evaluate `count` of the jobs, in turn, on that many threads.
 fn run(module: &WasmtimeEngineProviderPre, jobs: &[Job], count: usize, threads: usize) -> Duration {
     let next = AtomicUsize::new(0);
     let begin = Instant::now();

@@ -1,8 +1,9 @@
-//! What the module costs beside one that accepts without looking and one as most are written on the SDK, in the same engine and in
-//! one run, each call on a fresh instance, as in the policy server.
+//! Measures the module beside a no-op module and an ordinary policy on the SDK, in the same engine and in one run, with
+//! a fresh instance for each call, as in the policy server.
 //!
-//! Prints a table in Markdown, writes the figures to `target/bench.json`, and fails where a target is missed. `BENCH_RUNS` is how
-//! often each case is evaluated by each module, in turn; `BENCH_ONLY` a part of the names of the cases that are.
+//! Prints a table in Markdown, writes the figures to `target/bench.json`, and fails where a target is missed.
+//! `BENCH_RUNS` is the number of evaluations of each case by each module, in turn; `BENCH_ONLY` selects the cases whose
+//! names contain this text.
 
 #![allow(missing_docs, reason = "a benchmark")]
 
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use support::{Case, Class, NO_OP, QuickHost, call, cases, instance};
 use wasmtime_provider::{ResourceLimits, WasmtimeEngineProviderBuilder, WasmtimeEngineProviderPre, wasmtime};
 
-/// What the names of cases with settings that have no use for them end with.
+/// The suffix of cases with settings that do not match their request.
 const RULES: &str = ", 20 rules";
 const PAGE: usize = 64 * 1024;
 
@@ -91,7 +92,7 @@ impl Modules {
     }
 }
 
-/// Microseconds, of all runs.
+/// The times of all runs, in microseconds.
 struct Times(Vec<f64>);
 
 impl Times {
@@ -123,7 +124,7 @@ impl Report {
         format!("{value:.2}{} (≤ {target})", if is_met { "" } else { " **missed**" })
     }
 
-    /// Size, compilation, and an instance with its initialisation.
+    /// Size, time to compile, and time to create an instance with its initialization.
     fn general(&mut self, modules: &Modules) {
         let host = Arc::<QuickHost>::default();
         let all = [&modules.no_op, &modules.ours, &modules.sdk];

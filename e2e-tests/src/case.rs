@@ -1,4 +1,4 @@
-//! The corpus of cases: a folder each, `cases/<stage>/<behaviour>/`. The README there says what is in a folder.
+//! The corpus of cases: one folder for each, `cases/<stage>/<behaviour>/`. The README there explains the files.
 
 mod report;
 
@@ -22,7 +22,7 @@ pub struct Case {
     /// `<stage>/<behaviour>`.
     pub name: String,
     folder: PathBuf,
-    /// The AdmissionRequest; `None` for a case of the settings alone.
+    /// The AdmissionRequest; `None` for a case that is only about settings.
     pub request: Option<Value>,
     /// The settings.
     pub settings: Value,
@@ -39,21 +39,21 @@ struct HostFile {
     answer: Option<String>,
 }
 
-/// `expected.yaml` of a request: the whole answer, and what the policy did on the way.
+/// `expected.yaml` of a request: the whole answer, and the policy's lookups and log.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Expected {
     accepted: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// How the object differs from the request's.
+    /// The JSON patch from the request's object to the answer's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     patch: Vec<serde_yaml_ng::Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     audit_annotations: Option<BTreeMap<String, String>>,
-    /// What the policy looked up, in this order.
+    /// The policy's lookups, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     lookups: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -72,7 +72,7 @@ struct ExpectedOfSettings {
 /// All cases, by name.
 ///
 /// # Errors
-/// A file of one can't be read; the error says which.
+/// A file of a case can't be read. The error names it.
 pub fn all() -> Result<Vec<Case>> {
     let root = project("e2e-tests/cases");
     let mut cases = Vec::new();
@@ -135,7 +135,7 @@ fn read_request(folder: &Path) -> Result<Option<Value>> {
     Ok(Some(full))
 }
 
-/// `settings.yaml`: the settings, or a place where they are.
+/// `settings.yaml`: the settings, or a reference to a file.
 fn read_settings(folder: &Path) -> Result<Option<Value>> {
     let Some(settings) = read_yaml::<Value>(&folder.join("settings.yaml"))? else { return Ok(None) };
     let Some(from) = settings.get("from").and_then(Value::as_str) else { return Ok(Some(settings)) };
@@ -165,7 +165,7 @@ impl Case {
         &self.host.objects
     }
 
-    /// Whether lookups find no objects, but fail.
+    /// Whether the host answers every lookup with the same text or error.
     pub fn fails_lookups(&self) -> bool {
         self.host.error.is_some() || self.host.answer.is_some()
     }
@@ -178,8 +178,8 @@ impl Case {
         })
     }
 
-    /// Runs the case: the answer must be the expected one, and what it makes of the object must be accepted as it is.
-    /// With `UPDATE_CASES` in the environment, the answer becomes the expected one, to be reviewed like code.
+    /// Runs the case: the answer must be the expected one, and idempotent. With `UPDATE_CASES` in the environment, the
+    /// answer is written to `expected.yaml`, to be reviewed like code.
     ///
     /// # Errors
     /// The answers differ.
@@ -219,7 +219,7 @@ impl Case {
         self.compare(&ExpectedOfSettings { valid: message.is_none(), message })
     }
 
-    /// Holds the answer against `expected.yaml`, or writes it there.
+    /// Compares the answer with `expected.yaml`, or writes it there.
     fn compare<T: PartialEq + Serialize + DeserializeOwned>(&self, actual: &T) -> Result<()> {
         let path = self.folder.join("expected.yaml");
         let text = serde_yaml_ng::to_string(actual)?;
@@ -234,7 +234,7 @@ impl Case {
 
 impl Expected {
     fn of(answer: &Answer, object: &Value, host: &Host) -> Result<Self> {
-        // By way of text, since any JSON is YAML: the two libraries hold numbers in different ways.
+        // Converted by way of text (all JSON is YAML), since the two libraries represent numbers in different ways.
         let patch: serde_yaml_ng::Value = serde_yaml_ng::from_str(&serde_json::to_string(&answer.patch(object))?)?;
         Ok(Self {
             accepted: answer.accepted,

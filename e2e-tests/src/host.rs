@@ -1,4 +1,5 @@
-//! What the host answers to the policy's lookups: the policy server's `kubernetes/get_resource`, on objects in memory.
+//! The host of the policy: it answers lookups as the policy server's `kubernetes/get_resource` does, from objects in
+//! memory.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -21,7 +22,7 @@ pub struct Lookup {
     pub namespace: Option<String>,
     /// Whether the host must ask the API server.
     pub disable_cache: bool,
-    /// The fields that are asked for.
+    /// The requested fields.
     pub field_masks: Option<Vec<String>>,
 }
 
@@ -52,21 +53,21 @@ pub type LookupResult = Result<String, String>;
 /// The cluster that the host is connected to.
 #[derive(Debug, Default)]
 pub struct Host {
-    /// The objects there are.
+    /// The objects of the cluster.
     pub objects: Vec<Value>,
-    /// The answer to every lookup, in place of what is in `objects`.
+    /// The answer to every lookup, in place of `objects`.
     pub fixed: Option<LookupResult>,
     lookups: Mutex<Vec<Lookup>>,
     log: Mutex<Vec<String>>,
 }
 
 impl Host {
-    /// A host of these objects.
+    /// A host with these objects.
     pub fn new(objects: Vec<Value>) -> Self {
         Self { objects, ..Self::default() }
     }
 
-    /// A host that answers every lookup with this.
+    /// A host that gives this answer to every lookup.
     pub fn fixed(answer: LookupResult) -> Self {
         Self { fixed: Some(answer), ..Self::default() }
     }
@@ -86,11 +87,11 @@ impl Host {
         self.log.lock().expect("no test panics while it holds the lock").clone()
     }
 
-    /// Answers a host call as the policy server does, down to its error texts.
+    /// Answers a host call as the policy server does, including the texts of its errors.
     /// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src/runtimes/callback.rs`.
     ///
     /// # Errors
-    /// What the policy gets to read.
+    /// The error's text, as the policy gets it.
     pub fn call(&self, binding: &str, namespace: &str, operation: &str, payload: &[u8]) -> Result<Vec<u8>, String> {
         match (binding, namespace, operation) {
             ("kubewarden", "kubernetes", "get_resource") => {
@@ -110,7 +111,7 @@ impl Host {
         }
     }
 
-    /// Notes a line of the policy's log.
+    /// Records a line of the policy's log.
     pub fn note(&self, line: &str) {
         self.log.lock().expect("no test panics while it holds the lock").push(line.to_owned());
     }
@@ -132,7 +133,7 @@ impl Host {
     }
 }
 
-/// `object` with nothing but the masked fields and what always comes along. Lists are transparent to masks.
+/// `object` with only the masked fields, apiVersion, kind and metadata. In a list, a mask applies to every item.
 /// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src/callback_handler/kubernetes`, field masks.
 fn masked(object: &Value, masks: Option<&[String]>) -> Value {
     let Some(masks) = masks.filter(|masks| !masks.is_empty()) else { return object.clone() };

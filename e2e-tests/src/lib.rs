@@ -1,12 +1,12 @@
-//! The policy as its users meet it: the built module in the engine that the policy server is made of, with a fresh
-//! instance for each request, and the recorded requests of real failovers to try it on.
+//! Tests of the policy as its users run it: the built module in the engine of the policy server, with a fresh instance
+//! for each request, on the recorded requests of real failovers.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`policy`] | the policy behind one trait: the native core, and the module in the engine |
-//! | [`host`] | what the host answers to the policy's lookups |
+//! | [`host`] | the host, which answers lookups |
 //! | [`recording`], [`replay`] | recorded failovers, and the API servers that they are replayed on |
-//! | [`case`], [`request`] | the corpus of cases, and the requests that they are short forms of |
+//! | [`case`], [`request`] | the corpus of cases, and how their requests are made |
 //! | [`size`] | what each crate costs in the module |
 
 pub mod case;
@@ -27,7 +27,7 @@ pub fn project(path: &str) -> PathBuf {
 /// The blocks of commands under `## Install` in the README, in their order.
 ///
 /// # Panics
-/// The README can't be read, or has no such section: both are faults of the project.
+/// The README can't be read, or has no such section.
 pub fn install_commands() -> Vec<String> {
     let readme = std::fs::read_to_string(project("README.md")).expect("the project has a README");
     let install = readme.split("\n## Install\n").nth(1).expect("the README has a section Install");

@@ -1,4 +1,4 @@
-//! The policy behind one trait, so that everything is tried on the native core and on the module.
+//! The policy behind one trait, so that every test runs on the native core and on the module.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,35 +15,35 @@ use wasmtime_provider::{ResourceLimits, WasmtimeEngineProviderBuilder, WasmtimeE
 use crate::host::Host;
 use crate::project;
 
-/// What the policy answers to a request. Source: `kubewarden/policy-sdk-rust`, `ValidationResponse`.
+/// The policy's answer to a request. Source: `kubewarden/policy-sdk-rust`, `ValidationResponse`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Answer {
-    /// Whether the request passes.
+    /// Whether the request is accepted.
     pub accepted: bool,
-    /// Why not.
+    /// Why the request is denied.
     #[serde(default)]
     pub message: Option<String>,
-    /// Status code of a refusal.
+    /// Status code of a denial.
     #[serde(default)]
     pub code: Option<u16>,
-    /// The object in place of the request's.
+    /// The changed object.
     #[serde(default)]
     pub mutated_object: Option<Value>,
-    /// By stage.
+    /// What each stage did, by its name.
     #[serde(default)]
     pub audit_annotations: Option<BTreeMap<String, String>>,
-    /// For the client.
+    /// Warnings for the client.
     #[serde(default)]
     pub warnings: Option<Vec<String>>,
 }
 
 impl Answer {
-    /// Holds the message and the warnings against the convention in CONTRIBUTING.md.
+    /// Checks that the message and the warnings follow the convention in CONTRIBUTING.md.
     ///
     /// # Errors
     /// The first one that breaks it, and how.
     pub fn check_messages(&self) -> Result<()> {
-        /// What the Kubernetes documentation on admission webhooks asks for, in characters.
+        /// The maximum in the Kubernetes documentation on admission webhooks, in characters.
         const MAX_WARNING: usize = 120;
         for warning in self.warnings() {
             ensure!(warning.chars().count() <= MAX_WARNING, "longer than {MAX_WARNING} characters: {warning}");
@@ -57,7 +57,7 @@ impl Answer {
         Ok(())
     }
 
-    /// What becomes of a request where no policy runs.
+    /// The answer where no policy runs.
     pub fn untouched() -> Self {
         Self {
             accepted: true,
@@ -69,8 +69,8 @@ impl Answer {
         }
     }
 
-    /// The JSON patch that the policy server makes of the answer: the difference between the object and the mutated one.
-    /// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src/admission_response.rs`.
+    /// The JSON patch that the policy server makes of the answer: the difference between the object and the mutated
+    /// one. Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src/admission_response.rs`.
     pub fn patch(&self, object: &Value) -> json_patch::Patch {
         match &self.mutated_object {
             Some(mutated) => json_patch::diff(object, mutated),
@@ -78,7 +78,7 @@ impl Answer {
         }
     }
 
-    /// `object` as it goes on, by way of the patch.
+    /// `object` with the patch applied.
     ///
     /// # Errors
     /// The patch does not apply.
@@ -88,14 +88,14 @@ impl Answer {
         Ok(patched)
     }
 
-    /// The warnings, none or some.
+    /// The warnings.
     pub fn warnings(&self) -> &[String] {
         self.warnings.as_deref().unwrap_or_default()
     }
 }
 
-/// Holds a message against the convention in CONTRIBUTING.md: one line without a period at its end, and at most 400 characters
-/// for each of its findings.
+/// Checks that a message follows the convention in CONTRIBUTING.md: one line without a period at its end, and at most
+/// 400 characters for each of its findings.
 ///
 /// # Errors
 /// How it breaks the convention.
@@ -112,7 +112,7 @@ fn check_line(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether a message says which object it is about, as Kind `namespace/name`.
+/// Whether a message names an object, as Kind `namespace/name`.
 fn names_object(message: &str) -> bool {
     let before_quotes = message.split('`').step_by(2);
     before_quotes
@@ -120,29 +120,28 @@ fn names_object(message: &str) -> bool {
         .any(|word| word.starts_with(char::is_uppercase))
 }
 
-/// Something that decides requests as the policy does.
+/// An implementation of the policy.
 pub trait Policy {
-    /// For messages.
+    /// Its name, for messages.
     fn name(&self) -> &'static str;
 
     /// Decides an AdmissionRequest.
     ///
     /// # Errors
-    /// The policy gave no answer at all: it trapped, or its answer is none.
+    /// The policy trapped, or its answer is not a valid one.
     fn validate(&self, request: &Value, settings: &Value, host: &Arc<Host>) -> Result<Answer>;
 
-    /// Checks settings: what is wrong with them, if anything.
+    /// Checks settings. Returns what is wrong with them, if anything.
     ///
     /// # Errors
-    /// The policy gave no answer at all.
+    /// The policy trapped.
     fn validate_settings(&self, settings: &Value) -> Result<Option<String>>;
 }
 
-/// The answer of the native core and of the module, which must be the same, and idempotent where the request passes; and the
-/// host that the module has asked.
+/// The answer of the native core and of the module, which must be equal and idempotent, and the module's host.
 ///
 /// # Panics
-/// They differ, one gave no answer, or what it made of the object is changed again.
+/// The answers differ, one is missing, or the changed object is changed again.
 pub fn evaluate(request: &Value, settings: &Value, host: impl Fn() -> Host) -> (Answer, Arc<Host>) {
     let [native, module] = all().map(|policy| {
         let now = Arc::new(host());
@@ -185,7 +184,7 @@ impl Policy for Native {
     }
 }
 
-/// Memory that an instance gets in all tests, in bytes. The policy server sets no limit of its own.
+/// The memory limit of an instance in all tests, in bytes. The policy server itself sets no limit.
 const MAX_MEMORY: usize = 64 * 1024 * 1024;
 
 /// The module in the engine, with a fresh instance for each call, as in the policy server.
@@ -197,7 +196,7 @@ impl Module {
     /// The module that `make build` makes; `POLICY_WASM` names another one. It is compiled once in a process.
     ///
     /// # Panics
-    /// There is none, or it can't be compiled: nothing can be tested then.
+    /// There is no module, or it can't be compiled.
     pub fn built() -> &'static Self {
         static MODULE: OnceLock<Module> = OnceLock::new();
         MODULE.get_or_init(|| {
@@ -207,11 +206,11 @@ impl Module {
         })
     }
 
-    /// Compiles a module, or finds it compiled in `target/wasmtime-cache`: the engine is not optimised in tests and takes 16 s
-    /// for the policy.
+    /// Compiles a module, or takes the compiled one from `target/wasmtime-cache`: the engine is not optimised in tests
+    /// and needs 16 s to compile the policy.
     ///
     /// # Errors
-    /// It is none, or imports what the engine does not have.
+    /// It is not a module, or imports functions that the engine does not have.
     pub fn load(module: &[u8]) -> Result<Self> {
         let limits = ResourceLimits { max_memory_size: Some(MAX_MEMORY), max_table_elements: None };
         let prepared = WasmtimeEngineProviderBuilder::new()
@@ -225,7 +224,7 @@ impl Module {
     /// Calls a function of a fresh instance.
     ///
     /// # Errors
-    /// The function returned one, or trapped.
+    /// The function returned an error, or trapped.
     pub fn call(&self, function: &str, payload: &[u8], host: &Arc<Host>) -> Result<Vec<u8>> {
         let host = Arc::clone(host);
         let callback = move |_: u64, binding: &str, namespace: &str, operation: &str, payload: &[u8]| {
@@ -263,7 +262,7 @@ impl Policy for Module {
     }
 }
 
-/// Both.
+/// Both implementations.
 pub fn all() -> [&'static dyn Policy; 2] {
     [&Native, Module::built()]
 }

@@ -21,7 +21,7 @@ impl Recorded {
         self.request.pointer(path).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// `Kind namespace/name` and the API server: what tells objects apart.
+    /// The key of the object: API server, kind, namespace and name.
     pub fn key(&self) -> Key {
         Key {
             apiserver: self.apiserver.clone(),
@@ -37,7 +37,7 @@ impl Recorded {
     }
 }
 
-/// What tells objects apart.
+/// The identity of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The API server.
@@ -53,7 +53,7 @@ pub struct Key {
 /// Reads a recording: one request a line.
 ///
 /// # Errors
-/// The file can't be read, or a line is none; the error says which.
+/// The file can't be read, or a line is not a request. The error names the line.
 pub fn read(path: &Path) -> Result<Vec<Recorded>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -64,11 +64,12 @@ pub fn read(path: &Path) -> Result<Vec<Recorded>> {
         .collect()
 }
 
-/// Which requests the API server stored. Some it answered with a conflict after admission; they came again.
+/// Which requests the API server stored. It answered some with a conflict after admission, and the controller sent them
+/// again.
 ///
-/// A request was stored if it was for the stored version and its content is what the next request for the object found
-/// stored; of several equal attempts on the same version, only the last was. Of the requests for an object that no later
-/// one tells about, the last was stored.
+/// A request was stored if it was for the stored version, and the next request for the object has its content as the
+/// stored object; of several equal attempts on the same version, only the last was. The last request for an object was
+/// stored.
 pub fn stored(recording: &[Recorded]) -> Vec<bool> {
     let version = |request: &Value, which: &str| {
         request.pointer(&format!("/{which}/metadata/resourceVersion")).and_then(Value::as_str).map(str::to_owned)
@@ -86,7 +87,8 @@ pub fn stored(recording: &[Recorded]) -> Vec<bool> {
                 && version(&later.request, "object") == version(&recorded.request, "object")
         };
         let next = later().map(|(_, later)| later).find(|later| !same_version(later));
-        // A CREATE after a deletion tells nothing of what was there before; and what is created has defaults later.
+        // A CREATE after a deletion does not show what was stored before; and API servers add defaults to created
+        // objects.
         let found = next
             .filter(|next| !next.is_create() && !recorded.is_create())
             .map(|next| content(&next.request["oldObject"]));
@@ -98,7 +100,7 @@ pub fn stored(recording: &[Recorded]) -> Vec<bool> {
     stored
 }
 
-/// What of an object a request decides: not the status, nor what the server sets.
+/// The part of an object that a request decides, without the status and the fields that the server sets.
 fn content(object: &Value) -> Value {
     let mut content = object.clone();
     if let Some(fields) = content.as_object_mut() {

@@ -1,7 +1,8 @@
 //! Replays a recording through the policy on API servers in memory.
 //!
-//! The recordings were made without the policy. What it adds must go on as it would in a real control plane, so before a
-//! recorded request is evaluated, it gets what the real writer would have copied from its cache:
+//! The recordings were made without the policy, and what the policy adds must persist as it would in a real control
+//! plane. So each recorded request is completed with what the real writer would have copied from its cache before it is
+//! evaluated:
 //!
 //! - a writer of a binding copies the annotations that it does not own, and of the eviction tasks that it knows the fields
 //!   that it does not set;
@@ -31,31 +32,31 @@ const MANAGED: [(&str, &str); 2] = [
     ("annotations", "resourcetemplate.karmada.io/managed-annotations"),
 ];
 
-/// One request as it was evaluated, and what came of it.
+/// One evaluated request and its result.
 #[derive(Debug)]
 pub struct Step {
-    /// Its place in the recording, from 0.
+    /// Its index in the recording, from 0.
     pub index: usize,
-    /// Which object, on which API server.
+    /// The object and its API server.
     pub key: Key,
-    /// The request with what the writer carried into it.
+    /// The completed request.
     pub request: Value,
     /// The policy's answer.
     pub answer: Answer,
-    /// The object after the policy's patch; as it came, where the request was refused.
+    /// The object after the policy's patch; where the request was denied, the request's object.
     pub result: Value,
-    /// Whether the API server stored it: it was not refused, and did not meet a conflict.
+    /// Whether the API server stored it: it was not denied, and there was no conflict.
     pub is_stored: bool,
-    /// How many lookups the policy made.
+    /// The number of the policy's lookups.
     pub lookups: usize,
 }
 
 /// The policy's settings on both sides.
 #[derive(Debug, Clone, Default)]
 pub struct Sides {
-    /// Those at the Karmada control plane.
+    /// The settings at the Karmada control plane.
     pub control_plane: Value,
-    /// Those in the member clusters; `None` where they do not run the policy.
+    /// The settings in the member clusters; `None` where they do not run the policy.
     pub members: Option<Value>,
 }
 
@@ -84,7 +85,7 @@ impl Sides {
     }
 }
 
-/// API servers, and the policy in front of them.
+/// The API servers, and the policy that they call.
 pub struct Replay<'a> {
     policy: &'a dyn Policy,
     sides: &'a Sides,
@@ -97,7 +98,7 @@ impl<'a> Replay<'a> {
     /// Replays all requests of a recording.
     ///
     /// # Errors
-    /// The policy gave no answer, or one that is not idempotent: evaluated on its own result, it must accept that.
+    /// The policy trapped, or its answer is not idempotent: evaluated on its own result, it must change nothing.
     pub fn run(policy: &'a dyn Policy, sides: &'a Sides, recording: &[Recorded]) -> Result<(Self, Vec<Step>)> {
         let mut replay = Self { policy, sides, objects: BTreeMap::new(), injected: injected_keys(recording) };
         let stored = stored(recording);
@@ -168,7 +169,7 @@ impl<'a> Replay<'a> {
         Arc::new(Host::new(objects.map(|(_, object)| object.clone()).collect()))
     }
 
-    /// Puts into the request what its writer would have copied from its cache, and into the stored object what is stored.
+    /// Completes the request with what its writer would have copied from its cache, and sets the stored object.
     fn carry(&self, key: &Key, recorded: &Recorded, request: &mut Value) {
         let ours = self.objects.get(key).filter(|_| !recorded.is_create());
         match key.kind.as_str() {
@@ -183,7 +184,7 @@ impl<'a> Replay<'a> {
                     request["oldObject"]["spec"] = ours["spec"].clone();
                 }
                 match ours.filter(|_| is_deleted(&request["object"])) {
-                    // The execution controller takes the finalizer away from what it knows.
+                    // The execution controller removes the finalizer from the object in its cache.
                     Some(ours) => request["object"]["spec"] = ours["spec"].clone(),
                     None => self.write_manifests(&mut request["object"]),
                 }
@@ -231,7 +232,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Karmada's execution controller: the manifest that the Work holds, with what it keeps of the object in the member.
+    /// Karmada's execution controller: the manifest that the Work holds, with what it keeps of the object in the
+    /// member.
     fn apply_manifest(&self, key: &Key, ours: Option<&Value>, object: &mut Value) {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let work = self.object(
@@ -259,14 +261,14 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Where a recorded application ended, with the policy.
+/// How a recorded failover ended with the policy.
 #[derive(Debug)]
 pub struct End {
     /// The state of its newest copy in the cluster: alias to value; empty where it started cold.
     pub state: Value,
     /// The values of the fields that were restored there.
     pub restored: Vec<Value>,
-    /// Its binding.
+    /// The binding of the application.
     pub binding: Value,
 }
 
@@ -274,7 +276,7 @@ impl End {
     /// Replays a recording with the policy at the control plane.
     ///
     /// # Errors
-    /// The replay fails, or the application never was in that cluster.
+    /// The replay fails, or the application was never in that cluster.
     pub fn of(policy: &dyn Policy, settings: Value, recording: &[Recorded], cluster: &str) -> Result<Self> {
         let sides = Sides::control_plane(settings);
         let (replay, steps) = Replay::run(policy, &sides, recording)?;
@@ -294,20 +296,21 @@ impl End {
     }
 }
 
-/// Whether nothing keeps the object any more.
+/// Whether the object is being deleted and has no finalizers.
 fn is_deleted(object: &Value) -> bool {
     let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
     object.pointer("/metadata/deletionTimestamp").is_some() && finalizers.is_none_or(Vec::is_empty)
 }
 
-/// The aliases that a task's state had in the recording before the policy saw it: Karmada's own injection was on.
+/// The aliases in the state of a task in the recording: they are there where Karmada's own injection was on.
 fn injected_keys(recording: &[Recorded]) -> BTreeSet<String> {
     let tasks = recording.iter().filter_map(|recorded| recorded.request.pointer("/object/spec/gracefulEvictionTasks"));
     let states = tasks.filter_map(Value::as_array).flatten().filter_map(|task| task["preservedLabelState"].as_object());
     states.flat_map(Map::keys).cloned().collect()
 }
 
-/// Karmada lists the labels and annotations of a manifest in two annotations, to know later which it may take away.
+/// Karmada lists the labels and annotations of a manifest in two annotations, so that it knows later which it may
+/// remove.
 fn record_managed(manifest: &mut Value) {
     let Some(annotations) = manifest.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
         return;
@@ -322,8 +325,8 @@ fn record_managed(manifest: &mut Value) {
     }
 }
 
-/// The annotations of the policy, and the fields of eviction tasks that Karmada does not set. `known` is the binding that
-/// the writer knew; of tasks that are not in it, the writer knew nothing.
+/// Copies the annotations of the policy, and the fields of eviction tasks that Karmada does not set. `known` is the
+/// binding in the writer's cache; tasks that are not in it are left as they are.
 fn carry_binding(ours: &Value, known: Option<&Value>, binding: &mut Value) {
     carry_annotations(ours, binding);
     let find = |binding: &Value, from: &Value| {

@@ -1,5 +1,5 @@
-//! AdmissionRequests as an API server makes them of an object. Source: `k8s.io/api/admission/v1`, `AdmissionRequest`; the engine
-//! gets them without the AdmissionReview around them.
+//! AdmissionRequests as an API server makes them of an object. Source: `k8s.io/api/admission/v1`, `AdmissionRequest`;
+//! the engine gets them without the AdmissionReview around them.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use wasmparser::{KnownCustom, Name, Parser, Payload, TypeRef};
 
-/// What is not code.
+/// The name under which everything but code is counted.
 pub const DATA: &str = "data";
 
-/// Bytes in the module by crate. Code that is generic or of the standard library counts for the first other crate in its name, which
-/// is mostly the one that it was made for.
+/// The bytes of each crate in the module. Generic code and code of the standard library is counted for the first other
+/// crate in its name, which is mostly the one that uses it.
 ///
 /// # Errors
-/// It is not a module, or one without names.
+/// It is not a module, or has no names.
 pub fn by_crate(module: &[u8]) -> Result<BTreeMap<String, usize>> {
     let mut names = BTreeMap::new();
     let mut bodies = Vec::new();
@@ -48,7 +48,7 @@ pub fn by_crate(module: &[u8]) -> Result<BTreeMap<String, usize>> {
     Ok(sizes)
 }
 
-/// The crate that a function is of: the first one in its demangled name that is not of the standard library.
+/// The crate of a function: the first one in its demangled name that is not part of the standard library.
 fn crate_of(name: &str) -> &str {
     let paths = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':');
     let mut roots =

@@ -1,5 +1,5 @@
-//! What `kwctl` does for a release, where it is not installed: writes the metadata into the module, and pushes it to an OCI
-//! registry.
+//! Replaces `kwctl` for a release where it is not installed: writes the metadata into the module, and pushes it to an
+//! OCI registry.
 //!
 //! Source: `kubewarden/adm-controller`, `crates/policy-fetcher/src/registry`: one layer with the module, an empty
 //! configuration, and the policy's annotations on the manifest.
@@ -17,7 +17,7 @@ use oci_client::secrets::RegistryAuth;
 /// How to reach a registry.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// With plain HTTP: for a registry on this machine.
+    /// Whether to use plain HTTP, for a registry on this machine.
     pub is_insecure: bool,
     /// User name and password, or token.
     pub credentials: Option<(String, String)>,
@@ -25,7 +25,7 @@ pub struct Access {
 
 impl Access {
     fn client(&self) -> Client {
-        // That there is one already is not an error.
+        // It is not an error that there is a provider already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let protocol = if self.is_insecure { ClientProtocol::Http } else { ClientProtocol::Https };
         Client::new(ClientConfig { protocol, ..ClientConfig::default() })
@@ -39,10 +39,10 @@ impl Access {
     }
 }
 
-/// Pushes `module` to `reference` (`registry/repository:tag`), and gives the digest of its manifest.
+/// Pushes `module` to `reference` (`registry/repository:tag`), and returns the digest of its manifest.
 ///
 /// # Errors
-/// The reference is none, or the registry refuses.
+/// The reference is not valid, or the registry returns an error.
 pub async fn push(
     module: Vec<u8>,
     reference: &str,
@@ -66,7 +66,7 @@ pub async fn push(
 /// Pulls a module.
 ///
 /// # Errors
-/// There is none at `reference`, or the registry refuses.
+/// There is no module at `reference`, or the registry returns an error.
 pub async fn pull(reference: &str, access: &Access) -> Result<(Vec<u8>, OciImageManifest)> {
     let reference: Reference = reference.parse().with_context(|| format!("`{reference}` is not an image reference"))?;
     let image = access.client().pull(&reference, &access.auth(), vec![WASM_LAYER_MEDIA_TYPE]).await;

@@ -1,6 +1,7 @@
-//! The policy's metadata, in the module's custom section that the policy server and `kwctl` read.
+//! The policy's metadata, in the custom section of the module that the policy server and `kwctl` read.
 //!
-//! Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src/policy_metadata.rs`, `crates/kwctl/src/annotate.rs`.
+//! Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src/policy_metadata.rs`,
+//! `crates/kwctl/src/annotate.rs`.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +19,13 @@ pub const SECTION: &str = "io.kubewarden.metadata";
 const USAGE: &str = "io.kubewarden.policy.usage";
 const OPERATIONS: [&str; 5] = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
 
-/// `policy-metadata.yml`, and what the section holds as JSON.
+/// The content of `policy-metadata.yml` and, as JSON, of the section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Metadata {
-    /// What the policy can be asked about.
+    /// The requests that the policy accepts.
     pub rules: Vec<Rule>,
-    /// Whether it changes objects.
+    /// Whether the policy changes objects.
     pub mutating: bool,
     /// Whether the audit scanner may run it.
     pub background_audit: bool,
@@ -32,18 +33,18 @@ pub struct Metadata {
     pub execution_mode: String,
     /// `kubernetes`.
     pub policy_type: String,
-    /// Which kinds it may look up.
+    /// The kinds that the policy looks up.
     pub context_aware_resources: Vec<ContextAwareResource>,
-    /// What it asks of the host.
+    /// The host capabilities that the policy uses.
     pub host_capabilities: Vec<String>,
-    /// Filled in by the annotation.
+    /// Added by the annotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<String>,
     /// Title, version, author, …
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Like a rule of a webhook configuration.
+/// A rule, with the fields of a rule in a webhook configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rule {
@@ -51,7 +52,7 @@ pub struct Rule {
     pub api_groups: Vec<String>,
     /// Versions of the groups.
     pub api_versions: Vec<String>,
-    /// Plurals.
+    /// Resource names (plural).
     pub resources: Vec<String>,
     /// `CREATE`, `UPDATE`, …
     pub operations: Vec<String>,
@@ -71,7 +72,7 @@ impl Metadata {
     /// The metadata in `yaml`.
     ///
     /// # Errors
-    /// It is none, or the policy server would refuse it.
+    /// It is not valid metadata, or the policy server would reject it.
     pub fn parse(yaml: &str) -> Result<Self> {
         let metadata: Self = serde_yaml_ng::from_str(yaml)?;
         for (index, rule) in metadata.rules.iter().enumerate() {
@@ -104,7 +105,7 @@ impl Metadata {
     }
 }
 
-/// `module` with the metadata in its section, in place of any that it had.
+/// `module` with the metadata in its section, which replaces an existing one.
 ///
 /// # Errors
 /// It is not a module.
@@ -123,7 +124,8 @@ fn without_section(module: &[u8]) -> Result<Vec<u8>> {
         if let Payload::CustomSection(section) = payload?
             && section.name() == SECTION
         {
-            // The section's id and length stand before its range; the length takes as many bytes as it was written with.
+            // The section's id and length stand before its range; the length takes as many bytes as it was written
+            // with.
             let range = section.range();
             let length = leb128_length(range.len());
             kept.drain(range.start - length - 1..range.end);

@@ -31,11 +31,11 @@ impl Cluster for HostCluster {
     }
 }
 
-/// Tells from the host's error message whether the object does not exist or the lookup failed. The message is text of several lines,
-/// with all causes.
+/// Tells from the host's error message whether the object does not exist or the lookup failed. The message is text of
+/// several lines, with all causes.
 ///
-/// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src`: `callback_handler/kubernetes/client.rs` (object and
-/// kind not found), `evaluation_context.rs` and `runtimes/callback.rs` (not granted); the API server's own words
+/// Source: `kubewarden/adm-controller`, `crates/policy-evaluator/src`: `callback_handler/kubernetes/client.rs` (object
+/// and kind not found), `evaluation_context.rs` and `runtimes/callback.rs` (not granted); the API server's own words
 /// (`Forbidden`) come from `kube::Error`.
 ///
 /// # Errors

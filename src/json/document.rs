@@ -36,7 +36,8 @@ impl<'t> Document<'t> {
         &self.value
     }
 
-    /// The text of the document with `edited` in place of the value that was read. The text of equal parts does not change.
+    /// The text of the document with `edited` in place of the value that was read. The text of equal parts does not
+    /// change.
     ///
     /// # Errors
     /// [`NotRead`], where the edit needs parts of the document that were not read.
@@ -211,8 +212,8 @@ fn write_items(
     Ok(())
 }
 
-/// A list that is read as a whole: equal items at its beginning and end keep their text, and between them every item that was in the
-/// list before.
+/// A list that is read as a whole: equal items at its beginning and end keep their text, and between them every item
+/// that was in the list before.
 fn write_list(
     scanner: &mut Scanner<'_>,
     original: &[Value],

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 /// The parts of a value that are read.
 ///
-/// An object that is read in part still has all of its members: scalars with their values, and lists and objects that are not read as
-/// empty ones. So no stored member appears to be absent.
+/// An object that is read in part still has all of its members: scalars with their values, and lists and objects that
+/// are not read as empty ones. So no stored member appears to be absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fields<'a> {
     whole: bool,
@@ -29,8 +29,8 @@ impl<'a> Fields<'a> {
         WHOLE.clone()
     }
 
-    /// The parts at these paths, each as a whole. A path has the names of members with dots between them, as in the field masks of
-    /// Kubewarden's lookups; in a list, a name stands for that member of every item.
+    /// The parts at these paths, each as a whole. A path has the names of members with dots between them, as in the
+    /// field masks of Kubewarden's lookups; in a list, a name stands for that member of every item.
     pub fn of(paths: &[&'a str]) -> Self {
         let mut fields = Self::default();
         paths.iter().for_each(|path| fields.at(path).set_whole());
@@ -62,7 +62,8 @@ impl<'a> Fields<'a> {
         self.whole_items = Some((key, values));
     }
 
-    /// Leaves out the members of an object that are not selected, without empty ones in their place. The object can't be edited then.
+    /// Leaves out the members of an object that are not selected, without empty ones in their place. The object can't
+    /// be edited then.
     pub fn set_exact(&mut self) {
         self.is_exact = true;
     }

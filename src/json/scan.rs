@@ -95,8 +95,8 @@ impl<'t> Scanner<'t> {
         serde_json::from_str(self.span(start, self.at)).map_err(JsonError::Value)
     }
 
-    /// Calls `visit` for every member of the next value, an object, with the cursor at the member's value, which `visit` steps
-    /// over.
+    /// Calls `visit` for every member of the next value, an object, with the cursor at the member's value, which
+    /// `visit` steps over.
     pub(crate) fn members(
         &mut self,
         mut visit: impl FnMut(&mut Self, Member<'t>) -> Result<(), JsonError>,
@@ -221,8 +221,8 @@ fn decode(quoted: &str) -> Result<Cow<'_, str>, JsonError> {
     serde_json::from_str(quoted).map(Cow::Owned).map_err(JsonError::Value)
 }
 
-/// How many bytes of `bytes` come before the first quote or backslash, rounded down to a multiple of eight where that is further
-/// away: eight at a time, since most of a large object is in its strings.
+/// How many bytes of `bytes` come before the first quote or backslash, rounded down to a multiple of eight where that
+/// is further away: eight at a time, since most of a large object is in its strings.
 fn plain(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;

@@ -1,8 +1,8 @@
 //! Evaluates templates.
 //!
-//! client-go differs from RFC 9535: a field that no value has is an error, bounds are checked, values of different types can't be
-//! compared, and `range` repeats a part of the template.
-//! Source: `k8s.io/client-go/util/jsonpath`, `jsonpath.go`.
+//! client-go differs from RFC 9535: a field that no value has is an error, bounds are checked, values of different
+//! types can't be compared, and `range` repeats a part of the template. Source: `k8s.io/client-go/util/jsonpath`,
+//! `jsonpath.go`.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

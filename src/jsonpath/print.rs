@@ -44,7 +44,8 @@ pub(super) fn is_integer(number: &Number) -> bool {
     !number.is_f64()
 }
 
-/// As in an API server, a number without fraction and exponent that fits 64 bits is an integer, and any other one a 64-bit float.
+/// As in an API server, a number without fraction and exponent that fits 64 bits is an integer, and any other one a
+/// 64-bit float.
 fn print_number(number: &Number, text: &mut String, float: fn(f64) -> String) {
     match number.as_f64().filter(|_| !is_integer(number)) {
         Some(value) => text.push_str(&float(value)),

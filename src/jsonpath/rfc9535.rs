@@ -16,7 +16,8 @@ pub(super) struct Query(JpQuery);
 impl Query {
     pub(super) fn parse(text: &str) -> Result<Self, JsonPathError> {
         parse_json_path(text).map(Self).map_err(|error| {
-            // The parser's own report spans lines: the first one has the position, as `--> 1:5`, the last one what was expected.
+            // The parser's own report spans lines: the first one has the position, as `--> 1:5`, the last one what was
+            // expected.
             let report = error.to_string();
             let position = report.split_once("--> 1:").and_then(|(_, rest)| rest.lines().next()?.trim().parse().ok());
             let problem = report.lines().last().unwrap_or_default().trim_start_matches([' ', '=']);
@@ -39,9 +40,9 @@ impl Query {
         Ok((text, matches!(values.as_slice(), [Value::Null])))
     }
 
-    /// The engine can't be stopped once it runs, so what it may visit at the most is counted before: every descent
-    /// reaches a value once for each value above it, and a query within a filter that begins at the root goes through
-    /// the document for each value that is filtered.
+    /// The engine can't be interrupted, so the maximum number of values it may visit is counted before: every descent
+    /// reaches a value once for each of its ancestors, and a query at the root within a filter visits
+    /// the whole document for each filtered value.
     fn cost(&self, document: &Value) -> usize {
         let mut shape = Shape::default();
         shape.add_segments(&self.0.segments);

@@ -1,7 +1,8 @@
 //! Parses templates of the Kubernetes dialect.
 //!
-//! A template is text with actions in braces. An action is a list of steps, each of which is applied to all results of the step before.
-//! Source: `k8s.io/client-go/util/jsonpath`, `parser.go`. Its grammar is undocumented; what is accepted here was found by comparison.
+//! A template is text with actions in braces. An action is a list of steps, each of which is applied to all results of
+//! the step before. Source: `k8s.io/client-go/util/jsonpath`, `parser.go`. Its grammar is undocumented; what is
+//! accepted here was found by comparison.
 
 use serde_json::{Number, Value};
 
@@ -402,7 +403,8 @@ impl<'a> Parser<'a> {
         let (left, operation) = condition.split_at_checked(left).unwrap_or_default();
         let operator = operation.find(|c| !is_operator(c)).unwrap_or(operation.len());
         let (operator, right) = operation.split_at_checked(operator).unwrap_or_default();
-        // A comparison has a value on both sides. The last character of an operator at the end of the text is the right side.
+        // A comparison has a value on both sides. The last character of an operator at the end of the text is the right
+        // side.
         let (operator, right) = match (operator.char_indices().last(), right.is_empty()) {
             (Some((last, _)), true) => operator.split_at_checked(last).unwrap_or_default(),
             _ => (operator, right),

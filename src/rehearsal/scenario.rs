@@ -55,8 +55,8 @@ pub struct Scenario {
     pub workload: Value,
     /// What the object in the failed cluster has in addition: `{"metadata": {"annotations", "uid"}, "status"}`.
     pub status: Value,
-    /// The same for the next cluster, for scenarios in which the application moves a second time. By default, a copy that never ran
-    /// reports an empty status, and one that became healthy reports the status of the first copy.
+    /// The same for the next cluster, for scenarios in which the application moves a second time. By default, a copy
+    /// that never ran reports an empty status, and one that became healthy reports the status of the first copy.
     pub next_status: Value,
     /// Why the application moves.
     pub cause: Cause,
@@ -290,8 +290,8 @@ impl Scenario {
         (text("apiVersion"), text("kind"))
     }
 
-    /// The fields of `collected` that Karmada reflects into the binding, or those of the customization that the settings list. `None` where
-    /// there is no status.
+    /// The fields of `collected` that Karmada reflects into the binding, or those of the customization that the
+    /// settings list. `None` where there is no status.
     pub fn reflected(
         &self,
         settings: Option<&Settings>,

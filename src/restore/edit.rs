@@ -165,8 +165,8 @@ pub(super) fn append_text(place: &Place, object: &mut Value, token: &Value, sepa
     Ok(())
 }
 
-/// `text` with `token` appended before trailing white space, or unchanged where it has the token already. A separator that ends the
-/// text is not doubled.
+/// `text` with `token` appended before trailing white space, or unchanged where it has the token already. A separator
+/// that ends the text is not doubled.
 fn with_token(text: &str, token: &str, separator: &str) -> String {
     if token_in(text, token, separator).is_some() {
         return text.to_owned();
@@ -195,8 +195,8 @@ pub(super) fn without_token(text: &str, token: &str, separator: &str) -> String 
     }
 }
 
-/// The last position of `token` in `text`, between separators or ends. Trailing white space is not part of the text; where the
-/// separator is white space, any white space separates.
+/// The last position of `token` in `text`, between separators or ends. Trailing white space is not part of the text;
+/// where the separator is white space, any white space separates.
 fn token_in(text: &str, token: &str, separator: &str) -> Option<usize> {
     if token.is_empty() {
         return Some(text.len());

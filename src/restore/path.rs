@@ -196,8 +196,8 @@ impl Path {
         self.0.len() <= other.0.len() && self.0.iter().zip(&other.0).all(|(left, right)| left.may_be(right))
     }
 
-    /// Whether appending to this path and writing `other` may change the same entry: `other` replaces the list, or addresses
-    /// an entry by index.
+    /// Whether appending to this path and writing `other` may change the same entry: `other` replaces the list, or
+    /// addresses an entry by index.
     pub fn appends_into(&self, other: &Self) -> bool {
         other.may_cover(self) || (self.may_cover(other) && other.0.get(self.0.len()).is_some_and(Segment::is_index))
     }
@@ -207,8 +207,8 @@ impl Path {
         self.0.len() < other.0.len() && self.0.iter().zip(&other.0).all(|(left, right)| left == right)
     }
 
-    /// Whether a `[*]` or an index in this path may stand for an entry that writing to `other` creates, or that it `appends`
-    /// there. Containers are never created.
+    /// Whether a `[*]` or an index in this path may stand for an entry that writing to `other` creates, or that it
+    /// `appends` there. Containers are never created.
     pub fn meets_entry_of(&self, other: &Self, appends: bool) -> bool {
         let leads_to_same = |depth: usize| {
             other.0.len() >= depth && self.0.iter().zip(&other.0).take(depth).all(|(left, right)| left.may_be(right))

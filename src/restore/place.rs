@@ -1,4 +1,5 @@
-//! Places in an object: the paths without `[*]` to which a [`Path`] expands. Reads, writes and removes the values there.
+//! Places in an object: the paths without `[*]` to which a [`Path`] expands. Reads, writes and removes the values
+//! there.
 
 use std::fmt;
 
@@ -215,7 +216,8 @@ impl Place {
                     items.remove(index);
                 }
             }
-            // Entries that are addressed by index, or that a `[*]` found, become null, so that the indexes of others stay the same.
+            // Entries that are addressed by index, or that a `[*]` found, become null, so that the indexes of others
+            // stay the same.
             (Value::Array(items), Step::Key(key) | Step::Existing(key)) => {
                 if let Some(item) = index(key).and_then(|index| items.get_mut(index)) {
                     *item = Value::Null;
@@ -231,7 +233,8 @@ impl Place {
         Ok(())
     }
 
-    /// Removes the value here if it is empty and not one of the places in `kept`. Returns whether the parent may be pruned next.
+    /// Removes the value here if it is empty and not one of the places in `kept`. Returns whether the parent may be
+    /// pruned next.
     pub fn prune(&self, object: &mut Value, kept: &[&str]) -> bool {
         match self.get(object) {
             Ok(None) => true,

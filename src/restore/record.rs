@@ -11,10 +11,10 @@ use super::rule::{Mode, OnUpdate, Rule, Site};
 use crate::collected;
 use crate::metadata;
 
-/// On workloads: JSON object `{"<rule>": {"<path>": {"was": …, "set": …}}}`. `was` is left out where there was no value, `set` where
-/// the rule removed the field. Appended values are under `<path>/-`, as a list or as text. `parent` names an empty parent that existed
-/// before: other parents are removed with the field once they are empty. A rule with `onUpdate: Apply` none of whose changes is left
-/// has no paths: it says that the rule was applied.
+/// On workloads: JSON object `{"<rule>": {"<path>": {"was": …, "set": …}}}`. `was` is left out where there was no
+/// value, `set` where the rule removed the field. Appended values are under `<path>/-`, as a list or as text. `parent`
+/// names an empty parent that existed before: other parents are removed with the field once they are empty. A rule with
+/// `onUpdate: Apply` none of whose changes is left has no paths: it says that the rule was applied.
 pub const RECORD_ANNOTATION: &str = "stateful-failover/restored";
 
 /// What a rule did at one site.
@@ -32,7 +32,8 @@ pub struct Change {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RestoreRecord {
     rules: BTreeMap<String, BTreeMap<String, Change>>,
-    /// The record of rules that are not in these settings but in those of another installation. It is passed on unchanged.
+    /// The record of rules that are not in these settings but in those of another installation. It is passed on
+    /// unchanged.
     others: Map<String, Value>,
 }
 
@@ -48,8 +49,8 @@ pub struct Entry<'r> {
 }
 
 impl RestoreRecord {
-    /// The record of `rules` in the object's annotation. An annotation that can't be read, or that has more sites than rules may have,
-    /// counts as absent: the policy did not write it.
+    /// The record of `rules` in the object's annotation. An annotation that can't be read, or that has more sites than
+    /// rules may have, counts as absent: the policy did not write it.
     pub fn read(object: &Value, rules: &[&Rule]) -> Self {
         let mut record = Self::default();
         let annotation = metadata::annotation(object, RECORD_ANNOTATION);
@@ -306,8 +307,9 @@ impl Entry<'_> {
 
     /// What happens to the change when `new` replaces `old`.
     ///
-    /// The request reverts the change if `old` still has it and `new` has no value there, or the value from before the change. If `old`
-    /// does not have it any more, or a parent that the rules did not create is gone, a person wanted it so.
+    /// The request reverts the change if `old` still has it and `new` has no value there, or the value from before the
+    /// change. If `old` does not have it any more, or a parent that the rules did not create is gone, a person wanted
+    /// it so.
     pub fn fate(&mut self, old: Versions<'_>, new: Versions<'_>) -> Result<Fate, EditError> {
         if self.is_in(new.object)? {
             return Ok(Fate::Stands);
@@ -334,7 +336,8 @@ impl Entry<'_> {
         Ok(if is_reverted { Fate::Reverted } else { Fate::Left })
     }
 
-    /// Some of several appended items may be present, some reverted, and some removed by a person: the latter leave the change.
+    /// Some of several appended items may be present, some reverted, and some removed by a person: the latter leave the
+    /// change.
     fn fate_of_items(&mut self, old: &Value, new: &Value) -> Fate {
         let list = |object| self.site.place.get(object).ok().flatten().cloned().unwrap_or_default();
         let (old, new) = (list(old), list(new));

@@ -171,7 +171,8 @@ impl Rule {
         Some(format!("the condition on `{}` does not hold", failed.path))
     }
 
-    /// The site of this rule with that key in the record, and its rank in the order in which the rule makes its changes.
+    /// The site of this rule with that key in the record, and its rank in the order in which the rule makes its
+    /// changes.
     pub fn site(&self, key: &str) -> Option<(usize, Site<'_>)> {
         if let Some(list) = key.strip_suffix("/-") {
             return self.sites(list, |edit| edit.mode.appends());
@@ -192,8 +193,8 @@ impl Rule {
         removed.chain(self.set.iter().map(move |edit| (&edit.path, act(edit))))
     }
 
-    /// A path of this rule and a path of `other` of which one leads to a part of the other, so that they can't both be written. Several
-    /// rules may set or remove the same path, and append to the same list.
+    /// A path of this rule and a path of `other` of which one leads to a part of the other, so that they can't both be
+    /// written. Several rules may set or remove the same path, and append to the same list.
     pub fn overlap<'r>(&'r self, other: &'r Self) -> Option<(&'r Path, &'r Path)> {
         self.targets().find_map(|(path, act)| {
             let (other, _) = other.targets().find(|(other, other_act)| match (act, other_act) {
@@ -214,7 +215,8 @@ impl Rule {
         })
     }
 
-    /// Makes the rule remove the `valueFrom` of every `env` entry whose `value` it writes, since API servers reject entries with both.
+    /// Makes the rule remove the `valueFrom` of every `env` entry whose `value` it writes, since API servers reject
+    /// entries with both.
     pub fn exclude_value_from(&mut self) {
         let is_exclusive = |edit: &&Edit| edit.path.is_env_value() && edit.mode != Mode::IfAbsent;
         let edits = self.set.iter().filter(is_exclusive).filter(|edit| !self.is_below_removed(edit));

@@ -40,8 +40,8 @@ pub enum Pattern {
     Regex(LazyRegex),
 }
 
-/// A regular expression that is compiled when the first value is matched: settings are read for every request, and most requests need
-/// few of the patterns.
+/// A regular expression that is compiled when the first value is matched: settings are read for every request, and most
+/// requests need few of the patterns.
 #[derive(Debug)]
 pub struct LazyRegex {
     source: String,
@@ -205,8 +205,8 @@ pub(super) fn resolve<C: Cluster>(
 ) -> Result<Readiness, RuleError> {
     let state = FedState::of(object);
     let mut values = built_ins.clone();
-    // ConfigMaps come last, since their names and keys may use the other variables. The order is that of the names, so that recorded
-    // sessions of the engine see the same lookups in the same order.
+    // ConfigMaps come last, since their names and keys may use the other variables. The order is that of the names, so
+    // that recorded sessions of the engine see the same lookups in the same order.
     let is_lookup = |variable: &Variable| matches!(variable.source, Source::ConfigMap { .. });
     let (lookups, others): (Vec<_>, Vec<_>) = variables.iter().partition(|(_, variable)| is_lookup(variable));
     for (name, variable) in others.into_iter().chain(lookups) {
@@ -323,7 +323,8 @@ impl Template {
 
     /// Whether this template could have rendered `text`. `accepts` tells whether a variable can have a value.
     pub(super) fn could_render(&self, text: &str, accepts: &impl Fn(&str, &str) -> bool) -> bool {
-        // There are many ways to divide a text between several variables. Texts that need more tries than this do not count.
+        // There are many ways to divide a text between several variables. Texts that need more tries than this do not
+        // count.
         const MAX_TRIES: usize = 1000;
         let mut tries = MAX_TRIES;
         could_render(&self.0, text, accepts, &mut tries)

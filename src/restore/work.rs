@@ -10,8 +10,8 @@ use crate::metadata;
 use crate::object_reference::ObjectReference;
 use crate::state::STATE_ANNOTATION;
 
-/// Applies `rules` to the manifests of `work` for which `is_resource` holds and which carry state. `old` is the stored Work: a manifest
-/// that it has is updated, any other is created.
+/// Applies `rules` to the manifests of `work` for which `is_resource` holds and which carry state. `old` is the stored
+/// Work: a manifest that it has is updated, any other is created.
 ///
 /// # Errors
 /// [`Failure`], where a rule can't be applied.

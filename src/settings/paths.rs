@@ -45,8 +45,8 @@ pub(super) fn check_target(path: &Path) -> Result<(), PathUseError> {
     Err(PathUseError::Forbidden(quote(&path.to_string()), why))
 }
 
-/// Checks that writing to `path` (`None`: removing it) does not change the fields by which the path's selectors find their entries. A
-/// whole entry may be written if it has these fields.
+/// Checks that writing to `path` (`None`: removing it) does not change the fields by which the path's selectors find
+/// their entries. A whole entry may be written if it has these fields.
 ///
 /// # Errors
 /// [`PathUseError::SelectorKey`].
@@ -74,8 +74,8 @@ pub(super) fn check_selectors(path: &Path, written: Option<&Value>) -> Result<()
     Ok(())
 }
 
-/// Checks that `path` can be removed. A list entry can be removed by its keys but not by its index: applying the rule twice would remove
-/// two entries.
+/// Checks that `path` can be removed. A list entry can be removed by its keys but not by its index: applying the rule
+/// twice would remove two entries.
 ///
 /// # Errors
 /// [`PathUseError::RemovedIndex`].

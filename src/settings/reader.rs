@@ -74,8 +74,8 @@ impl AsRef<str> for Problem {
 #[derive(Debug)]
 pub struct Errors {
     problems: Vec<Problem>,
-    /// Whether expensive checks are made too: that patterns compile, and that paths do not overlap. The engine asks for them once, when it
-    /// loads the settings.
+    /// Whether expensive checks are made too: that patterns compile, and that paths do not overlap. The engine asks for
+    /// them once, when it loads the settings.
     pub is_thorough: bool,
 }
 
@@ -228,7 +228,8 @@ pub fn as_string<'a>(value: &'a Value, path: &FieldPath, errors: &mut Errors) ->
     text
 }
 
-/// The message for a name that is not in `known`. It suggests the nearest known name or, where none is similar, lists a few.
+/// The message for a name that is not in `known`. It suggests the nearest known name or, where none is similar, lists a
+/// few.
 pub fn unknown(name: &str, known: &[&str], what: &str) -> String {
     const MAX_CANDIDATES: usize = 5;
     let nearest = known

@@ -46,7 +46,8 @@ pub(super) fn for_kinds(scanner: &mut Scanner<'_>, kinds: &[(String, String)]) -
     Ok(Value::Object(section))
 }
 
-/// Whether the next rule matches one of these groups and kinds. A rule without kinds counts as a match, so that its error is reported.
+/// Whether the next rule matches one of these groups and kinds. A rule without kinds counts as a match, so that its
+/// error is reported.
 fn is_for_any(scanner: &mut Scanner<'_>, kinds: &[(String, String)]) -> Result<bool, JsonError> {
     let (mut api_groups, mut rule_kinds) = (None, None);
     if scanner.peek() != Some(b'{') {
@@ -441,8 +442,8 @@ fn read_path(item: &Object<'_>, errors: &mut Errors) -> Option<Path> {
     path.map_err(|error| errors.add(&item.path_of(field), error)).ok()
 }
 
-/// Checks that a rule does not write a place twice, nor a part of a value that it writes: applying the rule again would give another
-/// result.
+/// Checks that a rule does not write a place twice, nor a part of a value that it writes: applying the rule again would
+/// give another result.
 fn check_paths(rule: &Rule, at: &reader::FieldPath, errors: &mut Errors) {
     let removed = rule.remove.iter().map(|path| (path, None));
     let paths: Vec<(&Path, Option<&Mode>)> =
@@ -482,7 +483,8 @@ fn check_paths(rule: &Rule, at: &reader::FieldPath, errors: &mut Errors) {
     }
 }
 
-/// Checks that no `[*]` or index may mean an entry that another path creates: the result would depend on the order of the edits.
+/// Checks that no `[*]` or index may mean an entry that another path creates: the result would depend on the order of
+/// the edits.
 fn check_created_entries(rule: &Rule, creator: &Rule, at: &reader::FieldPath, errors: &mut Errors) {
     if !rule.workloads.may_meet(&creator.workloads) {
         return;

@@ -1,5 +1,5 @@
-//! What the policy makes of the text of objects, of which it reads parts and edits places, held against the same stages on whole
-//! values of serde_json: the same verdict, the same object, and the text of all that did not change byte for byte.
+//! The policy reads parts of objects and edits their text. Here its answers are compared with those of the same stages
+//! on whole serde_json values: the same verdict, the same object, and the same bytes where nothing changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use stateful_failover::{Outcome, Request, Settings, Verdict, evaluate, metadata,
 
 use crate::restore_laws;
 
-/// How many requests are tried: `DIFFERENTIAL_RUNS`, or a few in every test.
+/// The number of requests: `DIFFERENTIAL_RUNS`, by default 3,000.
 fn runs() -> u32 {
     std::env::var("DIFFERENTIAL_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(3000)
 }
@@ -22,16 +22,16 @@ fn runs() -> u32 {
 /// A request with the text of its objects, as they are fuzzed.
 #[derive(Debug, Clone)]
 struct Case {
-    /// All of the request but the objects.
+    /// The request without the objects.
     request: Value,
     object: Value,
     old: Value,
     settings: Value,
-    /// What every lookup finds.
+    /// The object that every lookup finds.
     found: Value,
 }
 
-/// Every recorded write, with the settings of `restore` that go furthest; and the manifests as workloads that are created.
+/// Every recorded write, with restore rules that use every feature; and each manifest as a workload that is created.
 fn corpus() -> Vec<Case> {
     let mut cases = Vec::new();
     for recording in files("testdata/recordings", "jsonl") {
@@ -65,7 +65,7 @@ fn corpus() -> Vec<Case> {
     cases
 }
 
-/// Rules that lead everywhere: through names, selectors, indexes and `[*]`, that remove, replace and append.
+/// Rules with all kinds of paths and edits: names, selectors, indexes and `[*]`; remove, replace and append.
 fn rules() -> Value {
     let rule = |name: &str, set: Value, remove: Value| {
         json!({"name": name, "match": {"apiGroups": ["*"], "kinds": [
@@ -92,10 +92,10 @@ fn files(folder: &str, extension: &str) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// The value of a member that stands there once more.
+/// The value of a duplicate member.
 const TWICE: &str = "the first of two";
 
-/// Puts an odd value in a random place, or takes one away.
+/// Writes an odd value to a random place, or removes a value.
 fn change(value: &mut Value, rng: &mut TestRng) {
     match value {
         Value::Object(fields) if !fields.is_empty() && rng.random_range(0..8) > 0 => {
@@ -141,7 +141,7 @@ fn odd(rng: &mut TestRng) -> Value {
     odd[rng.random_range(0..odd.len())].clone()
 }
 
-/// The value as text that spells it oddly: white space, escapes, numbers with more digits than they need, members twice.
+/// The value in unusual text: white space, escapes, numbers with unnecessary digits, duplicate members.
 fn spell(value: &Value, rng: &mut TestRng, is_odd: bool, text: &mut String) {
     let mut space = |text: &mut String| {
         if is_odd && rng.random_range(0..6) == 0 {
@@ -190,7 +190,7 @@ fn spell(value: &Value, rng: &mut TestRng, is_odd: bool, text: &mut String) {
     }
 }
 
-/// Text that is JSON no more, most of the time.
+/// Damaged text, which is mostly not JSON any more.
 fn damage(text: &mut String, rng: &mut TestRng) {
     let mut at = rng.random_range(0..=text.len());
     while !text.is_char_boundary(at) {
@@ -205,7 +205,7 @@ fn damage(text: &mut String, rng: &mut TestRng) {
     }
 }
 
-/// The policy on values, as if all of both objects had been parsed.
+/// The policy on values, with both objects parsed as a whole.
 fn on_values(request: &Request<'_>, object: &Value, old: &Value, case: &Case, settings: &Settings) -> Verdict {
     let old = (!request.is_create() && old.is_object()).then_some(old);
     let is_workload = !request.kind.group.ends_with("karmada.io");
@@ -223,7 +223,7 @@ fn found(case: &Case) -> Result<Option<Value>, LookupError> {
     Ok(Some(case.found.clone()).filter(Value::is_object))
 }
 
-/// Tries one case, and says what came of it.
+/// Runs one case, and returns its outcome.
 fn compare(case: &Case, object: &str, old: &str) -> &'static str {
     let mut request = case.request.clone();
     request["object"] = json!("OBJECT");
@@ -234,7 +234,7 @@ fn compare(case: &Case, object: &str, old: &str) -> &'static str {
     let verdict = evaluate(&request, &settings, &|_: &Get<'_>| found(case));
     let parsed = (serde_json::from_str::<Value>(object), serde_json::from_str::<Value>(old));
     let (Ok(whole), Ok(whole_old)) = parsed else {
-        // What the policy does not read it does not check. The engine refuses an object that is not JSON.
+        // The policy does not check what it does not read. The engine rejects an object that is not JSON.
         if let Outcome::Mutate(mutated) = &verdict.outcome {
             let is_json = serde_json::from_str::<Value>(mutated).is_ok();
             assert!(!is_json || serde_json::from_str::<Value>(object).is_ok(), "{text}");
@@ -242,7 +242,7 @@ fn compare(case: &Case, object: &str, old: &str) -> &'static str {
         return "no JSON";
     };
     let expected = on_values(&request, &whole, &whole_old, case, &settings);
-    // An object in which a member stands twice is serialized again.
+    // An object with a duplicate member is serialized again.
     if let Outcome::Mutate(mutated) = &verdict.outcome
         && !object.contains(TWICE)
     {
@@ -257,7 +257,7 @@ fn compare(case: &Case, object: &str, old: &str) -> &'static str {
     }
 }
 
-/// Of two texts of objects, what is equal in both has the same text.
+/// Checks that equal members of two objects have equal texts.
 fn assert_untouched(before: &str, after: &str) {
     let (Some(before), Some(after)) = (members(before), members(after)) else { return };
     for (key, before) in before {
@@ -270,7 +270,7 @@ fn assert_untouched(before: &str, after: &str) {
     }
 }
 
-/// The text of each member of an object, where serde_json finds that it begins and ends.
+/// The text of each member of an object, as serde_json delimits it.
 fn members(text: &str) -> Option<BTreeMap<String, &str>> {
     let mut members = BTreeMap::new();
     let mut rest = text.trim_start().strip_prefix('{')?.trim_start();
@@ -291,14 +291,14 @@ fn members(text: &str) -> Option<BTreeMap<String, &str>> {
 #[test]
 fn the_text_is_edited_as_the_value_is() {
     let corpus = corpus();
-    // Most requests pass as they came: those that do not get half of the runs.
+    // Most requests are accepted unchanged; half of the runs are for those that are not.
     let (mutated, others): (Vec<Case>, Vec<Case>) = corpus
         .into_iter()
         .partition(|case| compare(case, &case.object.to_string(), &case.old.to_string()) == "mutated");
     let mut runner = TestRunner::deterministic();
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     for run in 0..runs() {
-        // A stream of its own for every run, so that one can be tried alone.
+        // Every run has its own random stream, so that it can be repeated alone.
         let mut rng = runner.new_rng();
         let cases = if run % 2 == 0 { &mutated } else { &others };
         let mut case = cases[run as usize / 2 % cases.len()].clone();
@@ -320,7 +320,7 @@ fn the_text_is_edited_as_the_value_is() {
         }
         *counts.entry(compare(&case, object.trim(), old.trim())).or_default() += 1;
     }
-    // A comparison of requests that all pass would say nothing.
+    // The comparison is only meaningful if enough requests are mutated or denied.
     for (outcome, share) in [("mutated", 5), ("accepted", 5), ("denied", 1000), ("no JSON", 50)] {
         assert!(counts.get(outcome).is_some_and(|count| *count > runs() / share), "{counts:?}");
     }

@@ -1,9 +1,9 @@
-//! Random failovers against a small model of Karmada's controllers: whatever happens, in whatever order, the laws hold.
+//! Random failovers in a small model of Karmada's controllers. The laws hold for all events in any order.
 //!
-//! The model's writers work as the real ones do (source for each, in `karmada-io/karmada`: `GracefulEvictCluster` removes the
-//! cluster and appends at most one task for it; the scheduler keeps clear of clusters with a task; statuses change
-//! without a request that the policy sees; a stale or an old client replaces the task array without the fields that it
-//! does not know).
+//! The model's writers work as the real ones do (source for each, in `karmada-io/karmada`: `GracefulEvictCluster`
+//! removes the cluster and appends at most one task for it; the scheduler keeps clear of clusters with a task; statuses
+//! change without a request that the policy sees; a stale or an old client replaces the task array without the fields
+//! that it does not know).
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ enum Event {
         by_taint: bool,
         keep: bool,
     },
-    /// Both clusters' copies are evicted in one write.
+    /// The copies in both clusters are evicted in one write.
     EvictAll,
     Schedule {
         cluster: usize,
@@ -38,7 +38,7 @@ enum Event {
         cluster: usize,
     },
     RemoveAllTasks,
-    /// The Work was created: there is an item of the cluster, without a status yet.
+    /// The Work was created: the binding has an item for the cluster, without a status yet.
     Start {
         cluster: usize,
     },
@@ -51,7 +51,7 @@ enum Event {
     WorkGone {
         cluster: usize,
     },
-    /// A client of an older API writes the binding: the fields that it does not know are gone.
+    /// A client of an older API version writes the binding and drops the fields that it does not know.
     StaleWriter,
     /// Someone edits or removes the history.
     ForgeHistory {
@@ -130,7 +130,7 @@ impl Model {
         items.extend(item);
     }
 
-    /// Sends a write through the policy, and stores what comes of it.
+    /// Sends a write through the policy, and stores the result.
     fn write(&mut self, object: Value) {
         let before = self.history();
         let owed = before.last().filter(|record| record.phase.is_ongoing() && !record.state.is_empty()).cloned();
@@ -167,8 +167,8 @@ impl Model {
         }
     }
 
-    /// A state that is owed stays until the application is healthy, and the status of a copy that was not does not
-    /// replace it.
+    /// A state that still has to be fed is kept until the application is healthy; the status of a copy that was never
+    /// healthy does not replace it.
     fn check_owed(&self, owed: &Record, after: &[Record], result: &Value) {
         let record = after
             .iter()
@@ -181,7 +181,7 @@ impl Model {
         let was_healthy = self.is_healthy(&newest.from);
         let stands = owed.phase == Phase::Pending
             || tasks(result).iter().any(|task| task["fromCluster"] == *owed.from && task["suppressDeletion"] != true);
-        // The stored status may show that the failover had come to its end before the write.
+        // The stored status may show that the failover had ended before the write.
         let had_ended = self.had_started(owed);
         let ran_before = owed.from != newest.from && owed.before.contains(&newest.from);
         assert!(was_healthy || ran_before || !stands || had_ended, "{owed:?} was replaced by {newest:?}");
@@ -305,7 +305,7 @@ fn tasks_mut(binding: &mut Value) -> &mut Vec<Value> {
     tasks.as_array_mut().unwrap()
 }
 
-/// Records keep their order and what they say of the past; closed ones stay closed, open ones are never dropped.
+/// Records keep their order and their content; closed ones stay closed, and open ones are never dropped.
 fn check_monotone(before: &[Record], after: &[Record]) {
     let identity = |record: &Record| {
         (
@@ -317,7 +317,7 @@ fn check_monotone(before: &[Record], after: &[Record]) {
             record.carried_from.clone(),
         )
     };
-    // From the newest on: what is dropped is at the other end.
+    // Compared from the newest record on, since the oldest ones may be dropped.
     let mut rest = after.iter().rev();
     for old in before.iter().rev() {
         let mut candidates = rest.clone();

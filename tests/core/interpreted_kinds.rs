@@ -9,8 +9,8 @@ use stateful_failover::settings::InterpretedKind;
 /// By apiVersion and kind: health, and the fields that are reflected, `None` for all.
 type Table = BTreeMap<(String, String), (bool, Option<BTreeSet<String>>)>;
 
-/// `testdata/facts/interpreted-kinds.json`: what Karmada v1.12 to v1.19 interprets, a line for each version that changes
-/// something. The table holds what some version does.
+/// `testdata/facts/interpreted-kinds.json`: what Karmada v1.12 to v1.19 interprets, a line for each version that
+/// changes something. The table holds what some version does.
 #[test]
 fn the_table_is_what_karmada_interprets() {
     let text = std::fs::read_to_string("testdata/facts/interpreted-kinds.json").unwrap();
@@ -54,7 +54,7 @@ fn the_list_of_the_user_comes_first() {
         (&own(None)[..], "batch/v1", true, [true, true, true]),
         (&own(fields), "batch/v1", true, [true, false, true]),
         (&[], "batch/v1", false, [true, true, false]),
-        // A kind is its apiVersion too.
+        // The same kind in another apiVersion is another kind.
         (&own(None), "batch.volcano.sh/v1alpha1", true, [true, false, false]),
     ] {
         let known = Interpretation::of(api_version, "Job", own);

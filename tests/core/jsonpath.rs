@@ -1,4 +1,4 @@
-//! JSONPath beyond the vectors: error positions, what is a value, and hostile input.
+//! JSONPath beyond the vectors: positions of errors, values, and hostile input.
 
 use std::time::Instant;
 
@@ -101,8 +101,8 @@ fn a_rule_has_no_value_if_it_is_empty_or_the_null_of_a_single_result() {
     assert!(JsonPath::template("{.missing}").unwrap().value(&status, &mut Budget::default()).is_err());
 }
 
-/// Source: `k8s.io/apimachinery/pkg/util/json`: an API server reads what fits 64 bits as an integer and everything else as a
-/// float, and so nothing else reaches a webhook.
+/// Source: `k8s.io/apimachinery/pkg/util/json`: an API server reads what fits 64 bits as an integer and everything else
+/// as a float, and so nothing else reaches a webhook.
 #[test]
 fn integers_keep_all_digits() {
     let status: Value = serde_json::from_str(
@@ -116,7 +116,8 @@ fn integers_keep_all_digits() {
     assert_eq!(print("{.big}"), "1.2345678901234568e+29");
 }
 
-/// Source: Go, `strconv.FormatFloat(f, 'g', -1, 64)` and `encoding/json`; the first rows are vectors of Karmada's own function, in testdata/vectors.
+/// Source: Go, `strconv.FormatFloat(f, 'g', -1, 64)` and `encoding/json`; the first rows are vectors of Karmada's own
+/// function, in testdata/vectors.
 #[test]
 fn floats_print_as_go_prints_them() {
     for (number, text, in_json) in [
@@ -139,7 +140,7 @@ fn floats_print_as_go_prints_them() {
     }
 }
 
-/// A document nested as deeply as JSON of this parser can be, with lists and maps on every level.
+/// A document with the maximum nesting of the parser, with lists and maps on every level.
 fn deep_document() -> Value {
     let mut document = json!({"leaf": [1, 2, 3]});
     for level in 0..100 {
@@ -154,7 +155,7 @@ fn hostile_templates_are_bounded() {
     assert!(parse_error(&nested_brackets).contains(&format!("more than {MAX_LENGTH}")));
     let filters = MAX_NESTING + 1;
     let nested_filters = format!("{{.a{}@.b{}}}", "[?(@.a".repeat(filters), ")]".repeat(filters));
-    // A closing parenthesis ends the outermost filter, so such a template does not even nest.
+    // A closing parenthesis ends the outermost filter, so such a template is not nested at all.
     assert!(JsonPath::template(&nested_filters).is_err());
     let commas = format!("{{[{}]}}", ",".repeat(4000));
     assert!(JsonPath::template(&commas).is_ok());
@@ -184,7 +185,7 @@ fn hostile_templates_are_bounded() {
         let error = JsonPath::from_settings(query).unwrap().print(&deep).unwrap_err();
         assert_eq!(error.to_string(), format!("limit exceeded: more than {MAX_VISITS} values to visit"), "{query}");
     }
-    // No figure: that a bound holds is seen in that this does not take minutes.
+    // There is no limit on the time: without the bound, this test would take minutes.
     assert!(start.elapsed().as_secs() < 60);
 }
 
@@ -250,7 +251,7 @@ fn any_template() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// No panic, whatever the template and the document; and the same result every time.
+    /// No template and no document makes it panic, and results are deterministic.
     #[test]
     fn any_template_on_any_document_has_an_outcome(template in any_template(), document in any_json()) {
         for parsed in [JsonPath::template(&template), JsonPath::from_settings(&template)].into_iter().flatten() {
@@ -265,7 +266,7 @@ proptest! {
         }
     }
 
-    /// Text without braces stands for itself.
+    /// Text without braces is printed as it is.
     #[test]
     fn text_stands_for_itself(text in "[^{}]{0,24}", document in any_json()) {
         prop_assert_eq!(JsonPath::template(&text).unwrap().print(&document), Ok(text));

@@ -35,20 +35,20 @@ fn outcome(json_path: &str, status: &Value) -> Outcome {
     }
 }
 
-/// Vectors that are held to be wrong, each with what is right here and why.
+/// Vectors from which the policy deliberately differs, each with the expected value and the reason.
 const WRONG: [(&str, &str, &str); 1] = [(
     "flink",
     "x:{.jobStatus.savepointInfo.*}-post",
-    // A wildcard goes through a Go map, whose order changes from run to run; here it is sorted. (Every other vector with
-    // a wildcard over a map was recorded with a result of one order only.)
+    // A wildcard goes through a Go map, whose order changes from run to run; here it is sorted. (Every other vector
+    // with a wildcard over a map was recorded with a result of one order only.)
     r#"x:null [{"location":"s3://b/sp-1","timeStamp":1},{"location":"s3://b/sp-2","timeStamp":2}]-post"#,
 )];
 
 #[test]
 fn templates_print_what_kubectl_prints() {
     let mut vectors: Vectors = serde_json::from_str(include_str!("../../testdata/vectors/jsonpath.json")).unwrap();
-    // The file holds the status `database` twice, once under the name `deployment`. What kubectl printed for the whole
-    // of the status `deployment` shows which document it was really run on.
+    // The file has the status `database` twice, once under the name `deployment`. The vector that prints the whole
+    // status `deployment` shows which document kubectl was really run on.
     let whole = vectors.vectors.iter().find(|vector| vector.status == "deployment" && vector.json_path == "{@}");
     let Outcome::Value(whole) = &whole.unwrap().kubectl else { panic!("kubectl prints the whole status") };
     let whole = serde_json::from_str(whole).unwrap();

@@ -1,4 +1,4 @@
-//! The core: its JSONPath dialects against their sources, and the laws of its stages.
+//! Tests of the core: its JSONPath dialects against their sources, and the laws of its stages.
 
 mod differential;
 mod failover_model;

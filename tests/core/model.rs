@@ -1,4 +1,4 @@
-//! How many random runs the models make: a few in every test, and as many as `MODEL_RUNS` says (`make model`).
+//! The number of random runs of the models: 600 by default, else `MODEL_RUNS` (`make model`).
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;

@@ -1,8 +1,8 @@
-//! Random moves of one application through the whole chain: a model of Karmada's controllers writes the binding and the Works,
-//! copies run, report, fail, and have siblings without a state.
+//! Random moves of one application through the whole chain: a model of Karmada's controllers writes the binding and the
+//! Works, copies run, report and fail, and the policy selects resources without state, too.
 //!
-//! The laws: the state that was preserved is delivered, or still owed, or was said to be missing; it is never fed to a copy that
-//! is healthy, and never older than what the application has made since; and nothing without state is held up.
+//! The laws: a preserved state is fed, still has to be fed, or was reported as missing; it is never fed to a healthy
+//! copy, and never older than the application's newer progress; and a resource without state is never held back.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ enum Event {
     SyncWorks,
     /// The copy in a cluster runs and reports: a job of its own, healthy or not, or no status yet.
     Report { healthy: bool, has_status: bool },
-    /// The copy in the chosen cluster reports that it is healthy no more.
+    /// The copy in the chosen cluster reports that it is not healthy any more.
     Fail,
     /// Somebody edits the template.
     EditTemplate { value: i64 },
@@ -57,7 +57,8 @@ struct Model {
     works: [Option<Value>; CLUSTERS.len()],
     template: Value,
     jobs: usize,
-    /// The newest job that a stored status called healthy when the binding was written: what a policy can remember.
+    /// The newest job that was healthy in the stored status when the binding was written, which is what a policy can
+    /// know.
     newest_healthy: usize,
 }
 
@@ -137,7 +138,7 @@ impl Model {
         History::read(&self.binding).unwrap()
     }
 
-    /// Writes the binding; the same change goes to the sibling's, which nothing may hold up.
+    /// Writes the binding, and makes the same change to that of the ConfigMap, which must never be held back.
     fn write(&mut self, change: impl Fn(&mut Value)) {
         let mut sibling = self.sibling.clone();
         change(&mut sibling);
@@ -152,11 +153,11 @@ impl Model {
             Outcome::Accept => object,
             Outcome::Mutate(result) => result.clone(),
             Outcome::Deny { .. } => {
-                // Only a status that has no value holds an eviction back, and only while there is one.
+                // An eviction is denied only for a status without the value, and only as long as there is a status.
                 let left = self.chosen().unwrap();
                 let status = self.item(left).and_then(|item| item.get("status"));
                 assert!(status.is_some_and(|status| status.get("jobId").is_none()), "{verdict:?}");
-                // The sibling goes ahead; it is scheduled with the application again.
+                // The ConfigMap is evicted first, and is scheduled together with the application again.
                 self.sibling["spec"] = self.binding["spec"].clone();
                 self.sibling["spec"]["resource"]["kind"] = json!("ConfigMap");
                 self.sibling["spec"]["resource"]["apiVersion"] = json!("v1");
@@ -170,7 +171,7 @@ impl Model {
         self.binding = stored;
     }
 
-    /// What a stored status calls healthy is what the application has made.
+    /// The job of a healthy stored status is the application's newest progress.
     fn see_health(&mut self) {
         let Some(item) = self.chosen().and_then(|chosen| self.item(chosen)) else { return };
         if item["health"] == "Healthy"
@@ -180,7 +181,7 @@ impl Model {
         }
     }
 
-    /// An application that leaves a cluster leaves with a state, or it is said that it has none.
+    /// An application leaves a cluster with its state, or the missing state is reported.
     fn check_leaving(&self, stored: &Value, verdict: &Verdict) {
         let Some(left) = self.chosen() else { return };
         if stored["spec"]["clusters"].get(0) == self.binding["spec"]["clusters"].get(0) {
@@ -265,7 +266,7 @@ impl Model {
         self.set_item(chosen, Some(item));
     }
 
-    /// Karmada's graceful eviction controller removes the tasks of an application that is healthy, at once.
+    /// Karmada's graceful eviction controller removes the tasks of a healthy application at once.
     fn remove_tasks_of_healthy(&mut self) {
         let is_healthy =
             self.chosen().and_then(|chosen| self.item(chosen)).is_some_and(|item| item["health"] == "Healthy");

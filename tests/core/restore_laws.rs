@@ -11,7 +11,7 @@ use stateful_failover::{Outcome, Request, Settings, evaluate};
 const RECORD: &str = "stateful-failover/restored";
 const STATE: &str = "stateful-failover/state";
 
-/// Numbers whose text a parser that keeps numbers as floats would change, and other awkward values.
+/// Awkward values, such as numbers that a float can't represent.
 fn leaf() -> impl Strategy<Value = Value> {
     prop::sample::select(vec![
         "null",
@@ -47,7 +47,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Mostly an object, with fields that the paths of the rules lead to.
+/// Mostly an object with fields to which the paths of the rules lead.
 pub(crate) fn spec() -> impl Strategy<Value = Value> {
     let fields = prop::collection::btree_map("[abc]", any_json(), 0..4);
     prop_oneof![4 => fields.prop_map(|fields| Value::Object(fields.into_iter().collect())), 1 => any_json()]
@@ -89,7 +89,7 @@ impl std::fmt::Debug for Rules {
     }
 }
 
-/// Rules that the settings take.
+/// Valid rules.
 pub(crate) fn rules() -> impl Strategy<Value = Rules> {
     let rule = (
         prop::collection::vec(path(), 0..2),
@@ -112,7 +112,7 @@ pub(crate) fn rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-/// The object that rules are for, with state.
+/// The object that the rules match, with state.
 pub(crate) fn object(spec: &Value) -> Value {
     with_state(spec, "42")
 }
@@ -125,7 +125,7 @@ fn with_state(spec: &Value, id: &str) -> Value {
     })
 }
 
-/// Where the rules are carried out.
+/// Where the rules are applied.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     /// On the object in a member cluster.
@@ -137,7 +137,7 @@ enum Way {
 impl Way {
     const ALL: [Self; 2] = [Self::Member, Self::Work];
 
-    /// The object as it is stored; `None` where the request is refused.
+    /// The stored object; `None` where the request is denied.
     fn run(self, object: &Value, old: &Value, settings: &Settings) -> Option<Value> {
         let wrap = |object: &Value| match self {
             _ if object.is_null() => Value::Null,
@@ -179,7 +179,7 @@ fn without_record(object: &Value) -> Value {
     object
 }
 
-/// The first segments of all paths that the rules write: what is outside of them must stay.
+/// The first segments of all paths that the rules write. Everything else must stay the same.
 fn touched(settings: &Value) -> Vec<String> {
     let rules = settings["restore"]["rules"].as_array().unwrap();
     let paths = rules.iter().flat_map(|rule| {
@@ -189,8 +189,8 @@ fn touched(settings: &Value) -> Vec<String> {
     paths.map(|path| path.as_str().unwrap().split('/').nth(2).unwrap().replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// Runs `law` on random input, both ways: 1,000 cases, or as many as `PROPTEST_CASES` says. It says of each whether a request
-/// was mutated; of all, at least a third must be, or the law was not tried.
+/// Checks `law` on random input, on both sides: 1,000 cases, or `PROPTEST_CASES`. The law returns whether a request was
+/// mutated; at least a third must be, since the law would not be tested otherwise.
 fn holds<S: Strategy>(input: S, law: impl Fn(Way, &S::Value) -> Result<bool, TestCaseError>)
 where
     S::Value: std::fmt::Debug,
@@ -218,7 +218,7 @@ fn done_twice_is_done_once() {
     });
 }
 
-/// What the Work brings to a member with the same rules is done already.
+/// An object that comes from a Work does not change in a member with the same rules.
 #[test]
 fn both_ways_are_one() {
     holds((rules(), spec()), |_, (rules, spec)| {
@@ -230,7 +230,7 @@ fn both_ways_are_one() {
     });
 }
 
-/// The record says what changed: taken back place by place, nothing else differs from what came.
+/// The record is complete: undoing it place by place gives the original object.
 #[test]
 fn what_is_outside_of_the_paths_stays() {
     holds((rules(), spec()), |way, (rules, spec)| {
@@ -252,7 +252,7 @@ fn what_is_outside_of_the_paths_stays() {
     });
 }
 
-/// The record is exact: without it, and where it says nothing, the object is as it came.
+/// The record is exact: places that are not in it have not changed.
 #[test]
 fn what_changed_is_in_the_record() {
     holds((rules(), spec()), |way, (rules, spec)| {
@@ -266,8 +266,8 @@ fn what_changed_is_in_the_record() {
     });
 }
 
-/// A later write with the spec of the template, as Karmada's and GitOps tools' are, ends as the CREATE did; and a write
-/// that keeps everything changes nothing.
+/// A later write with the spec of the template, as by Karmada and GitOps tools, has the same result as the CREATE; and
+/// a write that keeps everything changes nothing.
 #[test]
 fn a_revert_is_undone() {
     holds((rules(), spec()), |way, (rules, spec)| {
@@ -285,13 +285,13 @@ fn a_revert_is_undone() {
     });
 }
 
-/// An object that is written again by a person, whatever is in it, is answered; and the same when asked again.
+/// Any write by a person has an answer, which is deterministic.
 #[test]
 fn any_update_is_answered() {
     holds((rules(), spec(), spec()), |way, (rules, spec, edited)| {
         let run = |object: &Value, old: &Value| way.run(object, old, &rules.settings);
         let Some(created) = run(&object(spec), &Value::Null) else { return Ok(false) };
-        // With another state, rules of `onUpdate: Apply` are carried out again.
+        // With another state, rules with `onUpdate: Apply` are applied again.
         for id in ["42", "43"] {
             if let Some(updated) = run(&with_state(edited, id), &created) {
                 prop_assert_eq!(run(&updated, &created), Some(updated));
@@ -301,7 +301,7 @@ fn any_update_is_answered() {
     });
 }
 
-/// What a person sets at a place that a rule wrote stays, then and in every later write.
+/// A value that a person sets at a place which a rule wrote stays, also in every later write.
 #[test]
 fn a_persons_edit_stays() {
     holds((rules(), spec()), |way, (rules, spec)| {
@@ -323,7 +323,7 @@ fn a_persons_edit_stays() {
     });
 }
 
-/// Whether all that the rules do to `/spec/<key>` is to write it as a whole.
+/// Whether the rules write `/spec/<key>` only as a whole.
 fn touched_whole(settings: &Value, key: &str) -> bool {
     let rules = settings["restore"]["rules"].as_array().unwrap();
     let escaped = key.replace('~', "~0").replace('/', "~1");
@@ -337,8 +337,7 @@ fn touched_whole(settings: &Value, key: &str) -> bool {
         })
 }
 
-/// A forged record makes a rule write nothing that it would not write by itself, whether it is on what is stored or on what
-/// comes.
+/// A forged record, in the stored or in the new object, makes no rule write a value that it would not write otherwise.
 #[test]
 fn a_forged_record_writes_nothing() {
     let input = (rules(), spec(), path());

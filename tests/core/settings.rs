@@ -1,4 +1,4 @@
-//! Settings: what is accepted, and the exact message for everything that is wrong with them.
+//! Settings: valid ones, and the exact messages for errors.
 
 use serde_json::{Value, json};
 use stateful_failover::settings::RequestSettingsError;
@@ -76,7 +76,7 @@ fn settings_that_are_no_object() {
     }
 }
 
-/// Rules that the request has no use for are not even read; as a whole, settings were checked before.
+/// Rules that the request does not need are not read: the engine has checked the settings before.
 #[test]
 fn a_request_reads_the_rules_of_its_kind() {
     let settings = json!({"restore": {"rules": [{"name": "x", "match": {"apiGroups": ["apps"], "kinds": ["Deployment"]}, "set": "?"}]}});

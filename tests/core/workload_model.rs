@@ -1,5 +1,6 @@
-//! Random writers of one restored workload: Karmada's syncs, an autoscaler by way of `/scale`, people who edit the object or
-//! its template, and the annotation that switches restore off. Nobody's edit is overwritten, and what Karmada reverts comes back.
+//! Random writers of one restored workload: Karmada's syncs, an autoscaler by way of `/scale`, people who edit the
+//! object or its template, and the annotation that switches restore off. Nobody's edit is overwritten, and what Karmada
+//! reverts comes back.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -62,7 +63,7 @@ struct Model {
     settings: Settings,
     template: Value,
     stored: Value,
-    /// What stood there before the rule, while the field is the rule's; `None` once somebody else has taken it.
+    /// The value before the rule, while the field is the rule's; `None` once a person has changed it.
     was: Option<Option<i64>>,
 }
 
@@ -78,7 +79,7 @@ impl Model {
             Self { settings: Settings::from_json(&settings).unwrap(), stored: Value::Null, template, was: None };
         model.stored = model.evaluate(&model.template);
         assert_eq!(self::replicas(&model.stored), Some(RESTORED));
-        // A template that has the value already leaves nothing to restore, nor to keep.
+        // Where the template has the value already, there is nothing to restore or to keep.
         model.was = (replicas != Some(RESTORED)).then_some(replicas);
         model
     }
@@ -96,14 +97,14 @@ impl Model {
         }
     }
 
-    /// Writes `object`, and checks what the field is then.
+    /// Writes `object`, and checks the field.
     fn write(&mut self, object: Value) {
         let result = self.evaluate(&object);
         assert_eq!(result["spec"]["other"], object["spec"]["other"]);
         let (wanted, stands) = (replicas(&object), replicas(&self.stored) == Some(RESTORED));
         let is_skipped = object["metadata"]["annotations"].get("stateful-failover/skip").is_some();
         let expected = match self.was {
-            // The rule's own value, and what it finds reverted.
+            // The rule's own value, or one that the rule finds reverted.
             Some(was) if !is_skipped && stands && (wanted.is_none() || wanted == was) => Some(RESTORED),
             _ => wanted,
         };

@@ -1,4 +1,5 @@
-//! A policy as most are written on the SDK: it parses its request, and accepts it, or with `mutate: true` hands the object back.
+//! A policy as most are written on the SDK: it parses its request, and accepts it, or with `mutate: true` hands the
+//! object back.
 
 use kubewarden_policy_sdk::request::ValidationRequest;
 use kubewarden_policy_sdk::settings::Validatable;

@@ -1,4 +1,4 @@
-//! What the benchmarks of the module share: the requests, a quick host, and fresh instances.
+//! Shared code of the benchmarks: the requests, a fast host, and fresh instances.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use wapc::WapcHost;
 use wasmtime_provider::WasmtimeEngineProviderPre;
 
-/// A module that accepts without looking.
+/// A module that accepts every payload without reading it.
 pub(crate) const NO_OP: &str = r#"(module
   (import "wapc" "__guest_response" (func $respond (param i32 i32)))
   (memory (export "memory") 32)
@@ -20,7 +20,7 @@ pub(crate) const NO_OP: &str = r#"(module
     (call $respond (i32.const 0) (i32.const 17))
     (i32.const 1)))"#;
 
-/// A host of which every answer is there at once: what a lookup costs the policy server is not the module's.
+/// A host that answers at once: the time that a lookup takes in the policy server is not part of the module.
 #[derive(Default)]
 pub(crate) struct QuickHost {
     host: Host,
@@ -65,7 +65,7 @@ pub(crate) fn call(
     instance(prepared, host)?.call("validate", payload)
 }
 
-/// What is expected of a case.
+/// The expected answer of a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     NotOurs,
@@ -84,7 +84,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// That the module's answer is what the case is there for.
+    /// Checks that the module's answer is the expected one.
     pub(crate) fn check_answer(&self, answer: &[u8]) {
         let answer: Value = serde_json::from_slice(answer).unwrap();
         let is_mutated = answer.get("mutated_object").is_some_and(|object| !object.is_null());
@@ -200,7 +200,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// With as many more clusters as make the request that much larger.
+/// The case with added clusters, so that the request has that size.
 fn grow_binding(request: &Value, bytes: usize) -> Value {
     let mut request = request.clone();
     for object in ["object", "oldObject"] {
@@ -218,7 +218,7 @@ fn grow_binding(request: &Value, bytes: usize) -> Value {
     request
 }
 
-/// With as many more environment variables.
+/// The case with added environment variables, so that the request has that size.
 fn grow_manifest(request: &Value, bytes: usize) -> Value {
     let mut request = request.clone();
     if bytes == 0 {

@@ -1,7 +1,8 @@
 //! Replays a recorded failover through the module and shows what happens to the state.
 //!
-//! Usage: `demo [--recording FILE] [--settings FILE] [--member-settings FILE]`; fails if the state did not arrive. `--settings`
-//! are those at the Karmada control plane. Member clusters run no policy unless `--member-settings` are given.
+//! Usage: `demo [--recording FILE] [--settings FILE] [--member-settings FILE]`; fails if the state did not arrive.
+//! `--settings` are those at the Karmada control plane. Member clusters run no policy unless `--member-settings` are
+//! given.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -144,7 +145,7 @@ fn describe(step: &Step, paint: Paint) -> String {
     text
 }
 
-/// The failover history of a binding, for people.
+/// The failover history of a binding in readable form.
 fn history_table(key: &Key, binding: &Value) -> Result<String> {
     let history = History::read(binding)?;
     if history.records().is_empty() {
@@ -171,7 +172,7 @@ fn state(record: &Record) -> String {
     parts.join(" ")
 }
 
-/// For each value of a fed state: where it was read, and where it ended. With restore rules, it must have ended in a
+/// For each value of a fed state: where it was read, and where it arrived. With restore rules, it must arrive in a
 /// field; without, in the label that another policy in the member reads.
 fn arrivals(replay: &Replay<'_>, steps: &[Step], has_rules: bool) -> Vec<String> {
     let mut arrivals = Vec::new();
@@ -205,7 +206,7 @@ fn work_of<'a>(replay: &'a Replay<'_>, object: &Value) -> Option<&'a Value> {
     work.pointer("/spec/workload/manifests/0")
 }
 
-/// The cluster and the field of its status that a value stood in.
+/// The cluster and the field of the status that had a value.
 fn source(steps: &[Step], value: &str) -> Option<(String, String)> {
     steps.iter().rev().find_map(|step| {
         let items = step.request.pointer("/oldObject/status/aggregatedStatus")?.as_array()?;
@@ -228,7 +229,7 @@ fn find(value: &Value, wanted: &str, path: &str) -> Option<String> {
     }
 }
 
-/// The fields that restore wrote the value into and that hold it still.
+/// The fields into which restore wrote the value, and which still have it.
 fn restored(object: &Value, value: &str) -> Vec<String> {
     let record = annotation(object, RECORD_ANNOTATION).and_then(|text| serde_json::from_str::<Value>(text).ok());
     let changes =

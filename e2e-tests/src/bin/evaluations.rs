@@ -1,7 +1,7 @@
-//! Prints what the module answers to every recorded request, case and sample, one evaluation a line, so that the tests of the
-//! playground can hold the browser's answers against it:
-//! `{"request", "settings", "objects", "answer": {"allowed", "message", "code", "object", "warnings", "auditAnnotations"}}`,
-//! all but the answer as text, and the object in it too.
+//! Prints the module's answer to every recorded request, case, AdmissionReview and manifest, one evaluation a line. The
+//! tests of the playground compare the browser's answers with it: `{"request", "settings", "objects", "answer":
+//! {"allowed", "message", "code", "object", "warnings", "auditAnnotations"}}`, everything but the answer is text, and
+//! so is the object in the answer.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use e2e_tests::{case, project, recording, request};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-/// The module, with its answers written down.
+/// The module, with a record of its answers.
 struct Written {
     lines: Mutex<Vec<String>>,
 }
@@ -28,7 +28,7 @@ impl Policy for Written {
         let payload = json!({"request": request, "settings": settings}).to_string();
         let response = String::from_utf8(Module::built().call("validate", payload.as_bytes(), host)?)?;
         let answer: Answer = serde_json::from_str(&response)?;
-        // A browser has no host that fails.
+        // The browser's lookups never fail.
         if host.fixed.is_none() {
             let objects: Vec<&Value> = host.objects.iter().filter(|object| host.was_looked_up(object)).collect();
             let line = json!({

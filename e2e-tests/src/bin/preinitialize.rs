@@ -1,7 +1,7 @@
-//! Runs the module's `wapc_init`, and writes the module as it is then: without it, in the state that it leaves.
+//! Runs the module's `wapc_init` and writes a module that starts in the resulting state and has no `wapc_init`.
 //!
-//! The policy server makes an instance for every request, and most of what that takes is `wapc_init`, which registers the same
-//! three functions each time.
+//! The policy server creates an instance for every request, and most of that time is spent in `wapc_init`, which
+//! registers the same three functions each time.
 //!
 //! Usage: `preinitialize MODULE OUTPUT`
 
@@ -26,7 +26,7 @@ fn preinitialize(module: &[u8]) -> wasmtime_provider::wasmtime::Result<Vec<u8>> 
     let mut wizer = Wizer::new();
     wizer.init_func(INIT);
     let (context, instrumented) = wizer.instrument(module)?;
-    // Of all that is compiled, next to nothing runs.
+    // Almost nothing of the compiled code is run.
     let engine = Engine::new(Config::new().cranelift_opt_level(OptLevel::None))?;
     let compiled = Module::new(&engine, &instrumented)?;
     let mut linker = Linker::new(&engine);
@@ -37,7 +37,7 @@ fn preinitialize(module: &[u8]) -> wasmtime_provider::wasmtime::Result<Vec<u8>> 
     pollster::block_on(wizer.snapshot(&context, &mut Initialized { store, instance }))
 }
 
-/// The instance after its initialisation.
+/// The instance after its initialization.
 struct Initialized {
     store: Store<()>,
     instance: Instance,

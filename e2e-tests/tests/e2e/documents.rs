@@ -102,8 +102,8 @@ fn all_propagation_policies_are_sound() {
     assert!(count > 0);
 }
 
-/// Parses `document` into `T`, which has to know all of its fields: k8s-openapi passes over those that it does not know, and an
-/// API server too.
+/// Parses `document` into `T`, which has to know all of its fields: k8s-openapi passes over those that it does not
+/// know, and an API server too.
 fn parse<T: DeserializeOwned + Serialize>(document: &Value) {
     let parsed: T = serde_json::from_value(document.clone()).unwrap_or_else(|error| panic!("{error}: {document}"));
     if let Some(path) = missing(document, &serde_json::to_value(parsed).unwrap()) {
@@ -133,7 +133,8 @@ fn unknown_fields_are_found() {
     parse::<Service>(&json!({"apiVersion": "v1", "kind": "Service", "metadata": {}, "spec": {"selektor": {}}}));
 }
 
-/// What a policy is to Kubewarden's controller. Source: the CustomResourceDefinition `clusteradmissionpolicies` of 1.36.
+/// What a policy is to Kubewarden's controller. Source: the CustomResourceDefinition `clusteradmissionpolicies` of
+/// 1.36.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ClusterAdmissionPolicy {

@@ -136,7 +136,8 @@ impl Example {
         serde_json::from_value(scenario).unwrap()
     }
 }
-/// With `UPDATE_CASES` in the environment, what the next cluster gets is written to restored.yaml, to be reviewed like code.
+/// With `UPDATE_CASES` in the environment, what the next cluster gets is written to restored.yaml, to be reviewed like
+/// code.
 #[test]
 fn every_example_is_a_chain() {
     let mut count = 0;
@@ -210,7 +211,8 @@ fn every_example_is_a_chain() {
     assert_eq!(count, 27, "examples");
 }
 
-/// An example lists its customization where, and only where, its failover would not start, or would move nothing, without.
+/// An example lists its customization where, and only where, its failover would not start, or would move nothing,
+/// without.
 #[test]
 fn customizations_are_where_they_are_needed() {
     let (mut before, mut after) = (0, 0);

@@ -115,7 +115,8 @@ fn record(from: &str, before: &[&str], purge_mode: &str, phase: &str) -> Value {
     json!({"type": "application", "from": from, "before": before, "purgeMode": purge_mode, "state": {JOB: "7"}, "phase": phase})
 }
 
-/// Every combination, with the outcome written down as a rule of its own: the conditions in docs/reference.md, read backwards.
+/// Every combination, with the outcome written down as a rule of its own: the conditions in docs/reference.md, read
+/// backwards.
 #[test]
 fn matrix() {
     let mut count = 0;

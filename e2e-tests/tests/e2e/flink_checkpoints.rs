@@ -1,4 +1,5 @@
-//! deploy/flink-checkpoints: its script against an S3 server, its kubectl against an API server's side on the loopback interface.
+//! deploy/flink-checkpoints: its script against an S3 server, its kubectl against an API server's side on the loopback
+//! interface.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

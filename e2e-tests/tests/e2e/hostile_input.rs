@@ -1,5 +1,5 @@
-//! Input that somebody made to do harm: whatever it is, the answer is right, short and soon, and nothing is lost or written that
-//! a rule would not write by itself.
+//! Hostile input: the answer is right, short and fast, nothing is lost, and no value is written that a rule would not
+//! write otherwise.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn write(object: &Value, old: &Value, settings: &Value) -> Value {
     answer.apply(object).unwrap()
 }
 
-/// A record of many entries on a large object is not worth more than a look.
+/// A forged record, however large, writes nothing.
 #[test]
 fn forged_records() {
     let settings = rules(json!([rule(json!({"set": [{"path": "/spec/p", "template": "{x}"}]}))]));
@@ -78,9 +78,9 @@ fn forged_records() {
     }
 }
 
-/// A record that no API server would take is an error before anything is written.
+/// A record that is too large for an API server is an error.
 #[test]
-fn records_have_an_end() {
+fn records_have_a_maximum_size() {
     let settings =
         rules(json!([rule(json!({"remove": ["/spec/data"], "set": [{"path": "/spec/p", "template": "{x}"}]}))]));
     let answer =
@@ -95,9 +95,9 @@ fn records_have_an_end() {
     assert!(!evaluate(&request::write(&others, &Value::Null), &settings).accepted, "other annotations count");
 }
 
-/// Denials are short, whatever they are about, and quote with escapes.
+/// Denials have a limited length for any input, and escape control characters.
 #[test]
-fn messages_have_an_end() {
+fn messages_have_a_maximum_length() {
     let many: Vec<Value> = (0..20_000)
         .map(|index| json!({"aliasLabelName": format!("a\u{1}\n{index}"), "jsonPath": format!("{{.a{index}")}))
         .collect();
@@ -134,7 +134,7 @@ fn messages_have_an_end() {
     }
 }
 
-/// Settings with more paths than anybody needs are refused, and cost nobody ten seconds.
+/// Settings with too many paths are invalid; the largest valid ones are checked in a short time.
 #[test]
 fn settings_of_many_paths() {
     let set = |count: usize| -> Value {
@@ -153,7 +153,7 @@ fn settings_of_many_paths() {
     );
 }
 
-/// Keys that the JSON library keeps for itself are keys like any other: they pass through every stage, and hold nothing up.
+/// The private keys of the JSON library are treated as any other key in every stage.
 #[test]
 fn private_keys_of_the_json_library() {
     let keys = ["$serde_json::private::Number", "$serde_json::private::RawValue"];
@@ -183,7 +183,7 @@ fn private_keys_of_the_json_library() {
             assert_eq!(answer.contains(&odd), is_mutated, "{odd}: {answer}");
         }
     }
-    // Nested as deeply as text can be.
+    // Nested as deeply as escaped text can be.
     let mut nested = "1".to_owned();
     for _ in 0..12 {
         nested = json!({"$serde_json::private::RawValue": nested}).to_string();
@@ -194,7 +194,7 @@ fn private_keys_of_the_json_library() {
     call(&request);
 }
 
-/// What is being deleted passes before anything of it is parsed, so that its finalizers can go.
+/// Objects that are being deleted are accepted before they are parsed, so that their finalizers can be removed.
 #[test]
 fn terminating_objects_pass_unparsed() {
     let deep = format!("{}1{}", "[".repeat(5000), "]".repeat(5000));

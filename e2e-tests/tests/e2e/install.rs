@@ -1,4 +1,5 @@
-//! The README's commands as they stand there, with a stand-in for kubectl: what they apply fits together. (That the module can be published and pulled, tests/registry.rs in `publish` checks.)
+//! Runs the README's commands with a replacement for kubectl, and checks that the applied objects fit together.
+//! (tests/registry.rs in `publish` checks that the module can be published and pulled.)
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::documents::documents;
 
-/// What the API servers hold after the commands.
+/// The objects in the API servers after the commands.
 struct Installed(PathBuf);
 
 impl Installed {
@@ -51,7 +52,7 @@ impl Drop for Installed {
     }
 }
 
-/// Base64, by the tool that the scripts use.
+/// Decodes base64 with the tool that the scripts use.
 fn decode(encoded: &Value, file: &Path) -> String {
     fs::write(file, encoded.as_str().unwrap()).unwrap();
     let output = Command::new("base64").arg("--decode").arg(file).output().unwrap();
@@ -113,7 +114,7 @@ fn what_the_readme_installs_fits_together() {
         openssl(&["pkey", "-in", "tls.key", "-pubout"])
     );
 
-    // Every Secret that the pod mounts is there, and every file that the server is told of is in a mount.
+    // Every Secret that the pod mounts exists, and every file in the server's configuration is in a mount.
     for volume in pod["spec"]["volumes"].as_array().unwrap() {
         if let Some(name) = volume["secret"]["secretName"].as_str() {
             installed.object("host", "Secret", name);
@@ -130,7 +131,7 @@ fn what_the_readme_installs_fits_together() {
         assert!(mounts.iter().any(|mount| file.starts_with(&format!("{mount}/"))), "{file}");
     }
 
-    // The identity whose token the server has may read what feed looks up, and nothing else.
+    // The server's identity may read what the stage feed looks up, and nothing else.
     assert_eq!(
         installed.object("karmada", "Secret", "stateful-failover-token")["metadata"]["annotations"]["kubernetes.io/service-account.name"],
         installed.object("karmada", "ServiceAccount", "stateful-failover")["metadata"]["name"]
@@ -140,7 +141,7 @@ fn what_the_readme_installs_fits_together() {
         json!([{"apiGroups": ["work.karmada.io"], "resources": ["resourcebindings", "clusterresourcebindings"], "verbs": ["get"]}])
     );
 
-    // In the right order: a webhook without a server behind it would stop all of Karmada.
+    // The order matters: a webhook without a server would block all of Karmada's writes.
     let calls = fs::read_to_string(installed.0.join("calls")).unwrap();
     let position =
         |call: &str| calls.lines().position(|line| line == call).unwrap_or_else(|| panic!("{call}\n{calls}"));
@@ -150,7 +151,7 @@ fn what_the_readme_installs_fits_together() {
     );
     assert_eq!(calls.lines().filter(|line| *line == "karmada: apply -f -").count(), 1);
 
-    // Every ConfigMap that a rule as shipped looks up is one that the server may read.
+    // The server may read every ConfigMap that the shipped rules look up.
     let role = installed.object("karmada", "Role", "stateful-failover");
     installed.object("karmada", "Namespace", role["metadata"]["namespace"].as_str().unwrap());
     let rules = policies[policy]["settings"]["restore"]["rules"].as_array().unwrap();
@@ -171,7 +172,7 @@ fn environment(container: &Value, name: &str) -> String {
     variable.unwrap_or_else(|| panic!("{name} is not set"))["value"].as_str().unwrap().to_owned()
 }
 
-/// The guide's commands for deploy/flink-checkpoints as they stand there.
+/// The guide's commands for deploy/flink-checkpoints.
 #[test]
 fn what_the_guide_installs_for_checkpoints() {
     let guide = fs::read_to_string(project("docs/guide.md")).unwrap();

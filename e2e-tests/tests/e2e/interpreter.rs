@@ -1,6 +1,7 @@
-//! ResourceInterpreterCustomizations, run as Karmada runs them: Lua 5.1 with the libraries and without the functions that its
-//! sandbox takes away. Source: `karmada-io/karmada`, `pkg/resourceinterpreter/customized/declarative/luavm/lua.go`, and
-//! `pkg/util/lifted/lua` for the strings of v1.13 and newer.
+//! Runs ResourceInterpreterCustomizations as Karmada does: in Lua 5.1, with the libraries of its sandbox and without
+//! the functions that the sandbox removes. Source: `karmada-io/karmada`,
+//! `pkg/resourceinterpreter/customized/declarative/luavm/lua.go`, and `pkg/util/lifted/lua` for the strings of v1.13
+//! and newer.
 
 use std::collections::BTreeMap;
 
@@ -30,15 +31,15 @@ const DISABLED: [&str; 14] = [
 ];
 /// The same of `string`, from v1.13 on.
 const DISABLED_OF_STRING: [&str; 3] = ["gsub", "rep", "dump"];
-/// Karmada gives a script one second; this many instructions are far less.
+/// Karmada stops a script after one second, which is many more instructions than this.
 const MAX_INSTRUCTIONS: u32 = 1_000_000;
 
-/// Karmada's health of an object.
+/// The health of an object in Karmada.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Health {
     /// `Healthy`
     Healthy,
-    /// `Unhealthy`: the one that makes a failover.
+    /// `Unhealthy`, which causes a failover.
     Unhealthy,
 }
 
@@ -57,7 +58,7 @@ pub(crate) struct Customization {
 /// All customizations in deploy/interpreters.
 ///
 /// # Errors
-/// A file can't be read, or holds something else.
+/// A file can't be read, or is not a customization.
 pub(crate) fn all() -> Result<Vec<Customization>> {
     let mut customizations = Vec::new();
     let mut files: Vec<_> = std::fs::read_dir(project("deploy/interpreters"))?.collect::<std::io::Result<Vec<_>>>()?;
@@ -113,7 +114,7 @@ impl Customization {
     /// The health of an object; `None` where the customization leaves that to Karmada.
     ///
     /// # Errors
-    /// The script fails or returns no boolean: `Unknown` to Karmada.
+    /// The script fails or does not return a boolean. Karmada's health is `Unknown` then.
     pub(crate) fn health(&self, object: &Value) -> Result<Option<Health>> {
         let Some(result) = self.run("healthInterpretation", "InterpretHealth", &[object])? else { return Ok(None) };
         match result {
@@ -123,10 +124,10 @@ impl Customization {
         }
     }
 
-    /// The status that Karmada gets to see; `None` where the customization leaves that to Karmada.
+    /// The status that Karmada reflects; `None` where the customization leaves that to Karmada.
     ///
     /// # Errors
-    /// The script fails or returns no table.
+    /// The script fails or does not return a table.
     pub(crate) fn reflect(&self, object: &Value) -> Result<Option<Value>> {
         let Some(result) = self.run("statusReflection", "ReflectStatus", &[object])? else { return Ok(None) };
         ensure!(result.is_object(), "ReflectStatus returned {result}");
@@ -151,7 +152,7 @@ impl Customization {
 
     fn run(&self, operation: &str, function: &str, arguments: &[&Value]) -> Result<Option<Value>> {
         let Some(script) = self.scripts.get(operation) else { return Ok(None) };
-        // mlua's errors can't leave the thread; their text can.
+        // mlua's errors are not `Send`, so only their text is returned.
         run(script, function, arguments)
             .map(Some)
             .map_err(|error| anyhow::anyhow!("{}: {function}: {error}", self.file))
@@ -195,7 +196,7 @@ fn sandbox() -> mlua::Result<Lua> {
     Ok(lua)
 }
 
-/// JSON as Karmada hands it over: nulls are not there.
+/// Converts JSON as Karmada does: without nulls.
 fn to_lua(lua: &Lua, value: &Value) -> mlua::Result<LuaValue> {
     Ok(match value {
         Value::Null => LuaValue::Nil,
@@ -219,7 +220,8 @@ fn to_lua(lua: &Lua, value: &Value) -> mlua::Result<LuaValue> {
     })
 }
 
-/// And back: empty tables vanish, and a table in itself, or with mixed keys, is an error.
+/// Converts back to JSON as Karmada does: empty tables are dropped; tables that contain themselves or have mixed keys
+/// are errors.
 fn from_lua(value: &LuaValue, above: &mut Vec<*const std::ffi::c_void>) -> mlua::Result<Value> {
     let error = |text: &str| mlua::Error::RuntimeError(text.to_owned());
     Ok(match value {

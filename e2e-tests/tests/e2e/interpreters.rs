@@ -1,4 +1,4 @@
-//! The customizations in deploy/interpreters, in the Lua that Karmada runs them in.
+//! Tests of the customizations in deploy/interpreters, in the Lua version of Karmada.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ fn customizations() -> Vec<Customization> {
     interpreter::all().unwrap_or_else(|error| panic!("{error:#}"))
 }
 
-/// `testdata/facts/status-examples.json`: statuses that the operators write, each with the health that a failover needs. A
-/// question mark stands where that is a matter of judgement.
+/// `testdata/facts/status-examples.json`: statuses that the operators write, each with the health that a failover
+/// needs. A question mark marks a matter of judgement.
 #[test]
 fn health_is_what_a_failover_needs() {
     let text = std::fs::read_to_string(project("testdata/facts/status-examples.json")).unwrap();
@@ -38,7 +38,7 @@ fn health_is_what_a_failover_needs() {
     assert!(checked >= 50 && with.len() >= 18, "{checked} {with:?}");
 }
 
-/// Whatever a status holds, no script fails, health is a boolean, and what is reflected is the status as it is.
+/// For any status, no script fails, health is a boolean, and the reflected status is a table.
 #[test]
 fn nothing_errors_on_any_status() {
     let statuses = [
@@ -77,7 +77,7 @@ fn nothing_errors_on_any_status() {
     }
 }
 
-/// Whole reflection keeps the whole status; the annotations beside it are only those with the prefix.
+/// A customization that reflects the whole status changes nothing in it, and adds only annotations with the prefix.
 #[test]
 fn reflection_keeps_the_status() {
     let status =
@@ -88,7 +88,7 @@ fn reflection_keeps_the_status() {
             "resourcetemplate.karmada.io/generation": "3"});
         let object = json!({"metadata": {"uid": "u", "generation": 4, "annotations": annotations}, "status": status});
         let Some(reflected) = customization.reflect(&object).unwrap() else { continue };
-        // Of kinds that Karmada reflects in part, the parts stay the same.
+        // For kinds of which Karmada reflects only parts, these parts stay the same.
         if reflected.get("resourceTemplateGeneration").is_none() {
             for (key, value) in status.as_object().unwrap() {
                 assert_eq!(&reflected[key], value, "{}", customization.file);
@@ -104,7 +104,7 @@ fn reflection_keeps_the_status() {
     assert!(checked >= 14, "{checked}");
 }
 
-/// What a controller in the member writes into the spec is not taken back by Karmada's next write.
+/// Karmada's next write does not revert what a controller in the member wrote into the spec.
 #[test]
 fn retention() {
     for (file, desired, observed, retained) in [
@@ -145,7 +145,7 @@ fn retention() {
     }
 }
 
-/// Karmada's webhook refuses two customizations for the same kind and operation, and names are unique.
+/// Karmada's webhook rejects two customizations for the same kind and operation, and names are unique.
 #[test]
 fn customizations_do_not_collide() {
     let mut targets = BTreeSet::new();
@@ -165,7 +165,7 @@ fn customizations_do_not_collide() {
     assert_eq!(files, listed);
 }
 
-/// What the stage `lint` offers is there, and every kind has a health with it.
+/// Every customization that the stage `lint` suggests exists, and gives its kind a health.
 #[test]
 fn lint_offers_what_is_shipped() {
     let customizations = customizations();

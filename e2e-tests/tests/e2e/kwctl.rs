@@ -1,4 +1,4 @@
-//! What e2e.bats checks under kwctl, with the same requests, settings and sessions, in the embedded host.
+//! The checks of e2e.bats, with the same requests, settings and sessions, in the embedded engine.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(project("e2e-tests/kwctl").join(name)).unwrap()
 }
 
-/// Evaluates a request; with a session, the policy must make exactly the lookups that it holds, as kwctl insists.
+/// Evaluates a request. With a session, the policy must make exactly the lookups in it, as kwctl requires.
 fn evaluate(request: &str, settings: &Value, session: Option<&str>) -> (Value, Answer) {
     let exchanges: Vec<Exchange> =
         session.map(|name| serde_yaml_ng::from_str(&file(name)).unwrap()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The stage lint: what holds for all of its findings. The findings themselves are in `cases/lint`.
+//! The stage lint: laws that hold for all findings. The findings are in `cases/lint`.
 
 use e2e_tests::host::Host;
 use e2e_tests::policy::{self, Answer};
@@ -44,8 +44,8 @@ fn evaluate(policy: &Value, old: &Value, settings: &Value) -> Answer {
     policy::evaluate(&request::write(policy, old), settings, Host::default).0
 }
 
-/// What denies a policy is a warning under `Warn` and nothing under `Off`; and what is stored already does not stand in the way
-/// of Karmada's own writes.
+/// An error is a warning with `Warn` and ignored with `Off`; and errors that are stored already do not deny Karmada's
+/// own writes.
 #[test]
 fn denials_follow_the_setting() {
     let mut count = 0;
@@ -66,7 +66,7 @@ fn denials_follow_the_setting() {
     assert!(count >= 12, "{count} denials");
 }
 
-/// Every form that a remedy shows has no finding of its own.
+/// The form that a remedy suggests never has a finding itself.
 #[test]
 fn remedies_are_sound() {
     let mut count = 0;
@@ -98,12 +98,12 @@ fn remedies_are_sound() {
     assert!(count >= 9, "{count} remedies");
 }
 
-/// What Karmada does not interpret, a rule can't wait for or read; `lintKinds` says which kinds the user interprets himself.
-/// Source: `testdata/facts/interpreted-kinds.json`.
+/// Rules for kinds and fields that Karmada does not interpret are warned about; `lintKinds` names the kinds that the
+/// user interprets. Source: `testdata/facts/interpreted-kinds.json`.
 #[test]
 fn kinds_that_karmada_does_not_interpret() {
     const JSON_PATH_OF_THE_RULE: &str = "spec.failover.application.statePreservation.rules[0].jsonPath";
-    // Cut where a warning ends.
+    // Cut at the end of a warning.
     const SPARK: &str = "what is reflected is applicationState, driverInfo, executionAttempts, executorState, lastSubmissionAttemptTime, spark…";
     const JOB: &str = "apply deploy/interpreters/job.yaml and list the kind in `lintKinds`; what is reflected is active, completionTime, con…";
     const HEALTH: &str = "spec.failover.application: Karmada does not know when a";
@@ -162,10 +162,10 @@ fn kinds_that_karmada_does_not_interpret() {
             vec![not_reflected("reflected", &format!("apply deploy/interpreters/persistentvolumeclaim.yaml {list}"))],
         ),
         (&claim, "{.reflected.snapshot}", own(&claim, Value::Null), vec![]),
-        // This project's customization has its health, and leaves its status to Karmada.
+        // This project's customization interprets the health and leaves the status to Karmada.
         (&spark, "{.sparkApplicationId}", json!([]), vec![]),
         (&spark, "{.checkpoint}", json!([]), vec![not_reflected("checkpoint", SPARK)]),
-        // A filter has no field to look for.
+        // The path does not begin with the name of a field.
         (&job, "{..failed}", own(&job, json!(["active"])), vec![]),
     ] {
         let policy = with(&[("/spec/resourceSelectors", json!([kind])), (JSON_PATH, json!(path))]);
@@ -187,7 +187,8 @@ fn long_texts_are_cut() {
     assert!(warned.accepted && !warned.warnings().is_empty());
 }
 
-/// Of the recorded policies, only two have a finding: the one that chooses two clusters, and the one that selects several kinds.
+/// Of the recorded policies, only two have a finding: the one that chooses two clusters, and the one that selects
+/// several kinds.
 #[test]
 fn recorded_policies() {
     for entry in std::fs::read_dir(project("testdata/recordings")).unwrap() {

@@ -1,5 +1,5 @@
-//! The policy, core and module, at its edge: requests in, verdicts and patches out. One executable, since each that links the
-//! engine takes seconds to build.
+//! Tests of the policy, as native core and as module, through its interface: requests, verdicts and patches. They are
+//! one executable, since each one that links the engine takes seconds to build.
 
 mod cases;
 mod documents;

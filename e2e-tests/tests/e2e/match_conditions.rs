@@ -1,5 +1,5 @@
-//! The match conditions of the members' policy, evaluated as an API server does, on the requests of recorded failovers: what
-//! restore has to see passes them, and the workloads that never moved don't.
+//! The match conditions of the members' policy, evaluated on recorded requests as an API server does: they hold for
+//! what restore has to see, and not for workloads that never moved.
 
 use cel::{Context, Program, Value as Cel};
 use e2e_tests::policy::Module;
@@ -21,7 +21,7 @@ fn condition() -> Program {
 fn holds(condition: &Program, object: &Value, old_object: &Value) -> bool {
     let mut context = Context::default();
     for (name, object) in [("object", object), ("oldObject", old_object)] {
-        // Annotations are all that is asked for, and that they may be missing.
+        // The expressions read annotations only, which may be missing.
         let metadata = match object.pointer("/metadata/annotations") {
             _ if object.is_null() => Value::Null,
             Some(annotations) => json!({"metadata": {"annotations": annotations}}),
@@ -58,8 +58,8 @@ fn restore_sees_what_moved_and_nothing_else() {
     assert!(created >= 4 && passed_over >= 4);
 }
 
-/// Karmada takes its own label away once the failover is over, and a person may take all annotations: the update must be seen
-/// all the same, by what is stored.
+/// Karmada removes its own label after the failover, and a person may remove all annotations. The conditions must hold
+/// all the same, because of the stored object.
 #[test]
 fn restore_sees_the_update_that_removes_the_state() {
     let condition = condition();

@@ -1,4 +1,4 @@
-//! The built module: what it imports, what it says of itself, and that no input makes it trap.
+//! The built module: its imports, its metadata, its size, and that no input makes it trap.
 
 use std::fs;
 use std::sync::Arc;
@@ -41,12 +41,12 @@ fn imports_only_wapc_functions() {
     }
 }
 
-/// The policy server compiles the module when it starts, and keeps it in memory. Whoever needs more says here for what: `make size`
-/// prints what each crate costs.
+/// The policy server compiles the module when it starts and keeps it in memory. Raising a budget needs a reason; `make
+/// size` prints the size of each crate.
 #[test]
 fn the_size_has_a_budget() {
     const BUDGET: usize = 880_000;
-    // Of every crate in the module, in KiB; those that are not named share the last.
+    // The crates of the module, in KiB. All others share the last budget.
     const CRATES: [(&str, usize); 7] = [
         ("stateful_failover", 405),
         ("jsonpath_rust", 135),
@@ -115,7 +115,7 @@ fn call(payload: &[u8]) -> Value {
         .unwrap()
 }
 
-/// A payload that can't be read is a denial that says so, not an internal error of the server.
+/// An invalid payload is denied with a message, and is not an internal error of the server.
 #[test]
 fn unreadable_payloads_are_denied() {
     for payload in
@@ -145,7 +145,7 @@ const KINDS: [(&str, &str); 7] = [
     ("", "ConfigMap"),
 ];
 
-/// Objects that are not ours, not there, or of the wrong type pass as they came.
+/// Objects of other kinds, missing ones, and ones of the wrong type are accepted unchanged.
 #[test]
 fn what_is_not_understood_is_accepted() {
     let settings: Value =
@@ -186,8 +186,8 @@ fn what_is_not_understood_is_accepted() {
     }
 }
 
-/// Each part of a real binding, Work and workload, replaced by something of the wrong type: a denial with a message, or
-/// accepted, but never a trap.
+/// Each part of a real binding, Work and workload is replaced by a value of the wrong type. The request is accepted or
+/// denied with a message, and never traps.
 #[test]
 fn no_part_of_a_real_request_makes_it_trap() {
     let settings: Value =
@@ -209,7 +209,7 @@ fn no_part_of_a_real_request_makes_it_trap() {
                 }
             }
         }
-        // The module is the same code; every hundredth suffices to see that nothing depends on the target.
+        // The module has the same code: every hundredth request shows that nothing depends on the target.
         for pointer in pointers.iter().step_by(100) {
             let mut broken = request.clone();
             *broken.pointer_mut(pointer).unwrap() = json!([7]);

@@ -1,4 +1,4 @@
-//! The stages preserve and guard, on the native core and on the module.
+//! The stage preserve: tables and large input. Single requests are in `cases/preserve` and `cases/guard`.
 
 use e2e_tests::host::Host;
 use e2e_tests::policy::{self, Answer};
@@ -61,8 +61,8 @@ fn labels(binding: &Value) -> &Value {
     &binding["spec"]["gracefulEvictionTasks"][0]["preservedLabelState"]
 }
 
-/// Which behaviour an eviction follows. Source: `karmada-io/karmada`, `taint_manager.go` and
-/// `applicationfailover/common.go`; an unknown one follows its producer.
+/// The behaviour that an eviction follows. Source: `karmada-io/karmada`, `taint_manager.go` and
+/// `applicationfailover/common.go`; with an unknown reason, the producer decides.
 #[test]
 fn behaviours() {
     let application = rules(&[(JOB, "{.of.application}")]);
@@ -131,10 +131,10 @@ fn purge_modes() {
     }
 }
 
-/// Karmada copies the rules of a policy into the binding of every resource that the policy selects. What has no state is not
-/// held back in the cluster that failed.
+/// Karmada copies the rules of a policy into the binding of every resource that the policy selects. Resources without
+/// state are evicted all the same.
 #[test]
-fn what_has_no_state_is_let_go() {
+fn resources_without_state_are_evicted() {
     let reference = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "namespace": "default", "name": "x"});
     let stateless = [
         reference("v1", "ConfigMap"),
@@ -149,7 +149,7 @@ fn what_has_no_state_is_let_go() {
         reference("rbac.authorization.k8s.io/v1", "RoleBinding"),
     ];
     for resource in stateless {
-        // A Service has a status in Kubernetes, and no state.
+        // A Service has a status in Kubernetes, but no state.
         for status in [Value::Null, json!({"loadBalancer": {}})] {
             for item in [true, false] {
                 let mut old = stored(status.clone());
@@ -165,7 +165,7 @@ fn what_has_no_state_is_let_go() {
             }
         }
     }
-    // Of a kind that may have state, somebody is told.
+    // For a kind that may have state, there is a warning.
     for status in [Value::Null, json!({})] {
         let old = stored(Value::Null);
         let mut old = old;
@@ -181,9 +181,9 @@ fn what_has_no_state_is_let_go() {
     }
 }
 
-/// The history stays below what an API server takes for all annotations, whatever is in it: the newest state is never lost.
+/// The history never exceeds the API server's limit for annotations, and the newest state is never lost.
 #[test]
-fn histories_have_an_end() {
+fn histories_have_a_maximum_size() {
     let alias = |index: usize| format!("{}{index}", "a".repeat(40));
     let long: Vec<(String, String)> = (0..8).map(|index| (alias(index), format!("{{.l{index}}}"))).collect();
     let long: Vec<(&str, &str)> = long.iter().map(|(alias, path)| (alias.as_str(), path.as_str())).collect();
@@ -211,7 +211,7 @@ fn histories_have_an_end() {
     }
 }
 
-/// Templates that would print without end, and many rules on a large status, are answered within one budget.
+/// Templates that would print without end, and many rules on a large status, stay within one budget.
 #[test]
 fn rules_have_one_budget() {
     let list: Vec<Value> = (0..8000).map(|index| json!({"a": index})).collect();
@@ -240,8 +240,8 @@ fn rules_have_one_budget() {
     }
 }
 
-/// A thousand clusters, 200 tasks, a status of a megabyte and a history of 64 KB: answered, within the memory that is
-/// given here. The time is in the benchmark.
+/// A binding of a thousand clusters with 200 tasks, a status of a megabyte and a history of 64 KB fits into the memory
+/// limit of these tests.
 #[test]
 fn large_bindings() {
     let mut old = stored(json!({"jobId": "j", "padding": "x".repeat(1024 * 1024)}));

@@ -1,4 +1,4 @@
-//! Recorded real failovers, replayed through the policy: where each ends, field by field.
+//! Replays recorded real failovers through the policy, and checks how each ends.
 //!
 //! The replay evaluates every request twice, the second time on its own result, and fails if that changes anything.
 
@@ -19,8 +19,8 @@ pub(crate) fn settings() -> Value {
         .unwrap()
 }
 
-/// Replays a recording on the native core and on the module, with the restore rules at the control plane, in the members, and
-/// in both, and checks where each ends.
+/// Replays a recording on the native core and on the module, with the restore rules at the control plane, in the
+/// members, and in both, and checks where each ends.
 fn replayed(recording: &str, check: impl Fn(&Replay<'_>, &[Step])) {
     let recording = read(&project(&format!("testdata/recordings/{recording}.jsonl"))).unwrap();
     for (name, sides) in [
@@ -63,8 +63,8 @@ fn history(replay: &Replay<'_>, name: &str) -> Value {
     embedded(binding, HISTORY)
 }
 
-/// The state is in the member2 object and in the Work that it came from, as labels and annotation, and in the field that
-/// the job resumes from.
+/// The state is in the member2 object and in the Work that it came from, as labels and annotation, and in the field
+/// that the job resumes from.
 fn assert_resumes_in_member2(replay: &Replay<'_>, steps: &[Step], name: &str, failover_type: &str, job_id: &str) {
     let path = format!("s3://flink-state/default/checkpoints/{job_id}/latest");
     let workload = replay.object("member2", "FlinkDeployment", "default", name).unwrap();
@@ -129,7 +129,8 @@ fn application_failover_with_karmadas_own_injection() {
         let label = format!("/spec/workload/manifests/0/metadata/labels/{}", ALIAS.replace('/', "~1"));
         assert_eq!(before["object"].pointer(&label), None);
         assert_eq!(after.pointer(&label), Some(&json!(job_id)));
-        // The PUT on the member object carries the spec of the manifest: with the field, or the member's policy puts it back.
+        // The PUT on the member object carries the spec of the manifest: with the field, or the member's policy puts it
+        // back.
         assert!(steps[15].result.pointer("/spec/job/initialSavepointPath").is_some());
         assert_resumes_in_member2(replay, steps, "s2-gateon", "application", job_id);
         let expected = record(application("Directly"), "2026-11-30T03:31:35Z", "Recovered", job_id);
@@ -157,7 +158,8 @@ fn cluster_failover() {
     });
 }
 
-/// Evicted from member2 too, before the job was ever healthy there: the state of the job in member1 is carried over.
+/// The application is also evicted from member2 before the job was ever healthy there: the state of the job in member1
+/// is carried over.
 #[test]
 fn repeated_failover() {
     replayed("repeated-failover", |replay, steps| {
@@ -244,8 +246,8 @@ fn move_and_back() {
     });
 }
 
-/// Evicted from member1; the task times out while member2 is unhealthy, which turns healthy afterwards. The way home takes
-/// member2's own state along, not the one that member1 once had.
+/// The application is evicted from member1; the task times out while member2 is unhealthy, which becomes healthy
+/// afterwards. The move back takes member2's own state along, and not the older one of member1.
 #[test]
 fn late_health() {
     replayed("late-health", |replay, steps| {
@@ -261,8 +263,8 @@ fn late_health() {
     });
 }
 
-/// One policy selects a FlinkDeployment, a ConfigMap and a Service, and Karmada copies its rules into all three bindings: all
-/// of them leave the tainted cluster, and only the FlinkDeployment gets a record.
+/// One policy selects a FlinkDeployment, a ConfigMap and a Service, and Karmada copies its rules into all three
+/// bindings: all of them leave the tainted cluster, and only the FlinkDeployment gets a record.
 #[test]
 fn siblings() {
     replayed("siblings", |replay, steps| {

@@ -1,4 +1,4 @@
-//! The model of Karmada's controllers that the playground plays with, held against what was recorded on real control planes.
+//! Compares the model of Karmada's controllers with failovers that were recorded on real control planes.
 
 use std::convert::Infallible;
 use std::fs;
@@ -16,8 +16,8 @@ use stateful_failover::rehearsal::scenario::{Outcome, Scenario};
 
 use crate::recordings::{ALIAS, settings};
 
-/// What is played for each recording, and the cluster that the recorded application was last started in. The recordings know
-/// two clusters; where both are evicted, or both were in use, the model goes on to a third one.
+/// The scenario for each recording, and the cluster in which the recorded application was started last. The recordings
+/// have two clusters; where the application is evicted from both, or ran in both, the model uses a third one.
 const RECORDINGS: [(&str, &str, &str); 10] = [
     ("application-failover", r#"{"cause": "application"}"#, "member2"),
     ("application-failover-native", r#"{"cause": "application", "injection": true}"#, "member2"),
@@ -35,7 +35,7 @@ fn recording(name: &str) -> Vec<Recorded> {
     read(&project(&format!("testdata/recordings/{name}.jsonl"))).unwrap()
 }
 
-/// What a user wrote: without what Karmada and the API server add.
+/// The object as the user wrote it, without the fields that Karmada and the API server add.
 fn as_written(object: &Value) -> Value {
     let mut object = object.clone();
     object.as_object_mut().unwrap().remove("status");
@@ -95,7 +95,7 @@ fn read_scenario(json: &Value) -> Scenario {
     serde_json::from_value(json.clone()).unwrap()
 }
 
-/// Plays with the native core, and holds the module to each answer. Returns the warnings too.
+/// Rehearses with the native core, and compares each answer with the module's. Returns the warnings, too.
 pub(crate) fn play(scenario: &Scenario, settings: &Value, objects: &[Value]) -> (Outcome, Vec<String>) {
     let mut warnings = Vec::new();
     let host = Host::new(objects.to_vec());
@@ -122,8 +122,8 @@ fn end_of(name: &str, cluster: &str) -> End {
     End::of(Module::built(), settings(), &recording(name), cluster).unwrap()
 }
 
-/// The playground offers each recording: what was written, what was reported, and the binding as it ends with the policy. With
-/// `UPDATE_CASES` in the environment, the files are written.
+/// The playground's file for each recording: the input, the reported statuses, and the final binding with the policy.
+/// With `UPDATE_CASES` in the environment, the files are written.
 #[test]
 fn the_recordings_of_the_playground() {
     let folder = project("playground/recordings");
@@ -216,7 +216,8 @@ fn karmada_alone_as_recorded() {
     assert!(missing.contains("`jobId` is not found") && missing.contains("does not evict"), "{missing}");
 }
 
-/// A number of the size of a timestamp makes a label that no API server takes (a vector in testdata/vectors/feed.json); the policy keeps its digits.
+/// A number of the size of a timestamp makes a label that no API server takes (a vector in testdata/vectors/feed.json);
+/// the policy keeps its digits.
 #[test]
 fn karmada_prints_large_numbers_as_floats() {
     let mut scenario = scenario_of("application-failover-native", r#"{"cause": "application", "injection": true}"#);

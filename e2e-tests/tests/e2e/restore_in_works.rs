@@ -1,5 +1,5 @@
-//! Restore rules have the same effect at the control plane, on the manifest in a Work, as in the member cluster. Single requests
-//! are in `cases/restore`, with names that begin with `work`.
+//! Restore rules have the same effect at the control plane, on the manifest in a Work, as in the member cluster. Single
+//! requests are in `cases/restore`, with names that begin with `work`.
 
 use e2e_tests::host::Host;
 use e2e_tests::policy::{Answer, evaluate};

@@ -1,5 +1,5 @@
-//! `playground-bindgen MODULE FOLDER`: writes the JavaScript around the module, and the module without the descriptions of its
-//! functions, into the folder.
+//! `playground-bindgen MODULE FOLDER`: writes the JavaScript around the module, and the module without the descriptions
+//! of its functions, into the folder.
 
 use std::path::PathBuf;
 

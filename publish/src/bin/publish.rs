@@ -1,7 +1,7 @@
 //! Pushes a module to an OCI registry and prints the reference with its digest.
 //!
-//! Usage: `publish MODULE METADATA REFERENCE`. A registry on this machine is reached with plain HTTP. Credentials come from
-//! `REGISTRY_USER` and `REGISTRY_PASSWORD`.
+//! Usage: `publish MODULE METADATA REFERENCE`. A registry on this machine is reached with plain HTTP. Credentials come
+//! from `REGISTRY_USER` and `REGISTRY_PASSWORD`.
 
 use std::env;
 

@@ -101,8 +101,8 @@ impl Test {
     }
 }
 
-/// The suite is not part of this project: `JSONPATH_COMPLIANCE_SUITE` names its `cts.json`, without it nothing is checked
-/// here.
+/// The suite is not part of this project: `JSONPATH_COMPLIANCE_SUITE` names its `cts.json`, without it nothing is
+/// checked here.
 #[test]
 fn the_compliance_suite_but_for_known_misses() {
     let Some(path) = std::env::var_os("JSONPATH_COMPLIANCE_SUITE") else {
