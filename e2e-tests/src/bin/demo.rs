@@ -190,7 +190,7 @@ fn arrivals(replay: &Replay<'_>, steps: &[Step], has_rules: bool) -> Vec<String>
             let ends = if fields.is_empty() && !has_rules { vec![format!("label {alias}")] } else { fields };
             let in_work = work_of(replay, object).map(|manifest| restored(manifest, value)).unwrap_or_default();
             for end in ends {
-                let work = if in_work.contains(&end) { "Work, where the rule is carried out" } else { "Work" };
+                let work = if in_work.contains(&end) { "Work, where the rule is applied" } else { "Work" };
                 arrivals.push(format!("{from} {path} = {value}"));
                 arrivals.push(format!("  -> task in the binding -> {work} -> {end} of {kind} {name} in {apiserver}"));
             }
