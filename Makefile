@@ -1,8 +1,8 @@
-# `make demo` and `make test` do everything on a fresh machine: what is missing they install.
+# `make demo` and `make test` do everything on a fresh machine: they install what is missing.
 
 CARGO ?= cargo
 CLIPPY := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/clippy-rustc.sh $(CARGO)
-# With both shells: on this machine they are but code to check.
+# Both shells: here they only need to compile and lint.
 EVERYTHING := --locked --workspace --features stateful-failover/playground
 ANNOTATE ?= $(CARGO) run --locked --quiet --package publish --bin annotate --
 export PREINITIALIZE ?= $(CARGO) run --locked --quiet --package e2e-tests --bin preinitialize --
@@ -16,7 +16,7 @@ ARGS ?=
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.* ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand --tabs=18
 
-# The module and the engine have nothing to wait for in one another.
+# The module and the engine are independent of each other.
 demo: ## Replay a recorded failover through the module; ARGS="--recording FILE --settings FILE" for another one
 	@$(MAKE) --silent --jobs 2 target/module.wasm demo-tools
 	@$(MAKE) --silent policy.wasm PREINITIALIZE=target/debug/preinitialize
@@ -25,7 +25,7 @@ demo: ## Replay a recorded failover through the module; ARGS="--recording FILE -
 demo-tools:
 	+@$(CARGO) build --locked --package e2e-tests --bin demo --bin preinitialize
 
-# The linters, which compile the tests, and the module's build have nothing to wait for in one another.
+# The linters, which compile the tests, and the module's build are independent of each other.
 test: ## Run everything that CI checks
 	@for tool in docker-registry openssl; do command -v $$tool >/dev/null || tools/apt-install.sh $$tool || exit 1; done
 	@command -v kubectl >/dev/null || tools/apt-install.sh kubernetes-client
@@ -71,15 +71,16 @@ model: ## Run the models of Karmada and of the writers of workloads, 100,000 tim
 
 # `make test` has 3,000.
 DIFFERENTIAL_RUNS ?= 1000000
-differential: ## Hold the editing of text against serde_json, on a million requests
+differential: ## Compare the editing of text with serde_json, on a million requests
 	DIFFERENTIAL_RUNS=$(DIFFERENTIAL_RUNS) $(CARGO) test --locked --release --package stateful-failover --test core differential::
 
-# The module in the embedded host; and, where kwctl is there, the same in kwctl.
+# The module in the embedded engine and, where kwctl is installed, in kwctl.
 e2e-tests: policy.wasm annotated-policy.wasm ## Run the tests of the module in the embedded engine, and in kwctl where it is installed
 	$(CARGO) test --locked --package e2e-tests
 	@tools/e2e-bats.sh
 
-# The core for browsers and Node, in playground/policy. Not beside policy.wasm: both builds end in the same file.
+# The core for browsers and Node, in playground/policy. Not at the same time as policy.wasm, since both builds write the same
+# file.
 BINARIES ?=
 BINDGEN := $(if $(BINARIES),$(BINARIES)/playground-bindgen,$(CARGO) run --locked --quiet --package playground-bindgen --)
 EVALUATIONS := $(if $(BINARIES),$(BINARIES)/evaluations,$(CARGO) run --locked --quiet --package e2e-tests --bin evaluations)
@@ -118,7 +119,7 @@ pictures: playground ## Draw the pictures of failover histories in docs/pictures
 publish: annotated-policy.wasm ## Push the module to an OCI registry: REGISTRY=ghcr.io/example/policies
 	@tools/publish.sh "$(REGISTRY)"
 
-# The core alone; and the module beside a no-op and a policy on the SDK, which fails where a target of the table is missed.
+# The core alone; then the module beside a no-op and a policy on the SDK. The latter fails where a target is missed.
 bench: policy.wasm ## Measure the module beside a no-op and an SDK policy; fails where a target is missed
 	$(CARGO) bench --locked --package stateful-failover
 	+@PACKAGE=sdk-policy PROFILE=baseline STACK_SIZE=1048576 tools/build-policy.sh >/dev/null
@@ -130,7 +131,7 @@ load: policy.wasm ## Measure the module under load on all cores, and the loss of
 bench-rehearse: ## Measure a rehearsal of 1,000 bindings
 	$(CARGO) bench --locked --package stateful-failover-cli --bench rehearse
 
-# The module's size, and what each crate costs in it; `make test` holds both to their budgets.
+# `make test` checks both against their budgets.
 size: policy.wasm ## Print the size of the module by crate
 	@$(CARGO) run --locked --quiet --package e2e-tests --bin size -- policy.wasm target/named.wasm
 

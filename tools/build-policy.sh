@@ -15,8 +15,8 @@ has_rustup_target() {
 has_debian_sources() {
     [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && [ -d /usr/src/rustc-"$(/usr/bin/rustc --version | cut -d' ' -f2)" ]
 }
-# The stack is part of the memory that every instance gets; the default of 1 MiB is most of what an evaluation takes. All tests
-# of hostile input pass with half of this one. SIMD is part of what Wasmtime and browsers have by default.
+# The stack is part of the memory of every instance; the default of 1 MiB would be most of the memory of an evaluation. All
+# tests of hostile input pass with half of this one. Wasmtime and browsers enable SIMD by default.
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-C link-arg=-zstack-size=${STACK_SIZE:-131072} -C target-feature=+simd128 -C symbol-mangling-version=v0"
 mkdir -p target
 if ! has_rustup_target && ! has_debian_sources; then
@@ -33,7 +33,8 @@ if has_rustup_target; then
     say "with the rustup target $TARGET"
     cargo build --locked --package "$PACKAGE" --lib --profile "$PROFILE" --target "$TARGET" "$@" >&2
 else
-    # Debian's compiler has no std for this target, but its sources: std is built along, without what prints backtraces.
+    # Debian's compiler has no std for this target, but its sources: std is built, too, without the code that prints
+    # backtraces.
     linker="$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld"
     [ -x "$linker" ] || linker="$(command -v rust-lld || command -v wasm-ld || command -v wasm-ld-19 || true)"
     [ -n "$linker" ] || { say "no linker for wasm; run: apt-get install lld-19"; exit 1; }

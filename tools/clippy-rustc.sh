@@ -1,5 +1,5 @@
 #!/bin/bash
 # rustc with clippy's lints, every warning an error: for cargo's RUSTC_WORKSPACE_WRAPPER. What is compiled for the tests is
-# linted on the way, and the dependencies are compiled once; `cargo clippy` checks all of them besides. Not for Debian's sh, which
-# drops variables with a hyphen in their names: cargo names the executables of tests with them.
+# linted at the same time, and the dependencies are compiled once; `cargo clippy` would check all of them again. Not for
+# Debian's sh, which drops variables with a hyphen in their names: cargo passes the executables of tests in such variables.
 exec clippy-driver "$@" -D warnings

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the tests that need tools which no package registry has, where those are on the PATH. What e2e.bats checks, the embedded
-# host has checked besides.
+# Runs the tests that need tools which no package registry has, where those are on the PATH. The embedded engine has made the
+# checks of e2e.bats, too.
 set -eu
 cd "$(dirname "$0")/.."
 run() {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Pushes annotated-policy.wasm to REGISTRY as <REGISTRY>/stateful-failover:v<version>, and prints the reference with its
-# digest. With kwctl where it is there; PUBLISH names the tool to use otherwise.
+# digest. Uses kwctl if it is installed, else the tool in PUBLISH.
 set -eu
 cd "$(dirname "$0")/.."
 registry="${1:?usage: make publish REGISTRY=host/path}"

@@ -2,7 +2,7 @@
 # Prints the Secret with a CA and the policy server's certificate, for host clusters without cert-manager.
 # Usage: make-certificates.sh [HOST] | kubectl apply -f -
 # HOST is the name in the webhook's url, by default the one of the Service.
-# They are for ten years, and the CA's key is thrown away. To renew them: docs/operations.md.
+# Both are valid for ten years, and the CA's key is not kept. To renew them: docs/operations.md.
 set -eu
 name="${1:-stateful-failover.karmada-system.svc}"
 folder="$(mktemp -d)"

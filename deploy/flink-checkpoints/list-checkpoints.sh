@@ -5,7 +5,7 @@
 # DIRECTORIES  the directories of checkpoints, separated by white space, as rclone names them: `s3:bucket/path`. Below each of
 #              them, at any depth, are folders `<job id>/chk-<number>`, as Flink makes them in `state.checkpoints.dir`.
 # MAX_JOBS     how many jobs are kept: those with the newest checkpoints. The default keeps the ConfigMap far below its limit of
-#              1 MiB, with what the API server notes of each key.
+#              1 MiB, with the managed fields that the API server adds for each key.
 #
 # It fails, and leaves FILE alone, if a listing fails or if there is no checkpoint at all.
 set -eu
@@ -15,8 +15,8 @@ trap 'rm -rf "$folder"' EXIT
 
 : >"$folder/all"
 for directory in ${DIRECTORIES:?set DIRECTORIES to the directories of checkpoints}; do
-    # A checkpoint is complete when it has its `_metadata`. What it has in common with others is large, and of no use here. The
-    # time of the upload saves a request for each file.
+    # A checkpoint is complete when it has its `_metadata`. Files that it shares with other checkpoints are large and not
+    # needed here. Using the time of the upload saves a request for each file.
     rclone lsf --recursive --files-only --format tp --separator ';' --use-server-modtime \
         --filter '- shared/**' --filter '- taskowned/**' --filter '+ **/chk-*/_metadata' --filter '- *' \
         "$directory" >"$folder/listing"
