@@ -108,7 +108,7 @@ pub fn find(policy: &Value, settings: &Settings) -> Vec<Finding> {
             add(
                 Severity::Warning,
                 "spec.propagateDeps".to_owned(),
-                "application failover needs it, Karmada refuses the policy".to_owned(),
+                "application failover needs it, Karmada rejects the policy".to_owned(),
                 "write `propagateDeps: true`".to_owned(),
             );
         }
@@ -168,7 +168,7 @@ pub fn find(policy: &Value, settings: &Settings) -> Vec<Finding> {
         add(
             Severity::Warning,
             "spec.resourceSelectors".to_owned(),
-            format!("{offenders} get the rules too, and have no such state"),
+            format!("{offenders} also get the rules, but have no such state"),
             "select them in a policy of their own".to_owned(),
         );
     }

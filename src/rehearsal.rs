@@ -221,7 +221,7 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
                 if self.settings.is_none() && !is_label_value(value) {
                     let label = quote(&alias);
                     return Err(Stop::Karmada(format!(
-                        "label {label} would be {}, which is not a label value: {cluster} refuses the object",
+                        "label {label} would be {}, which is not a label value: {cluster} rejects the object",
                         quote(value)
                     )));
                 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use stateful_failover::Settings;
 use stateful_failover::karmada::POLICY_GROUP;
 use stateful_failover::lint::{Severity, find};
-use stateful_failover::object_reference::group;
+use stateful_failover::object_reference::{ObjectReference, group};
 use stateful_failover::settings::Level;
 
 use crate::Ending;
@@ -60,10 +60,7 @@ fn check(document: &Document, settings: &Settings) -> Vec<Located> {
     if settings.lint == Level::Off {
         return Vec::new();
     }
-    let text = |path: &str| document.value.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-    let separator = if namespace.is_empty() { "" } else { "/" };
-    let policy = format!("{} {namespace}{separator}{name}", text("/kind"));
+    let policy = ObjectReference::of(&document.value).to_string();
     let findings = find(&document.value, settings).into_iter();
     findings
         .map(|finding| {

@@ -22,16 +22,16 @@ export interface Verdict {
   message?: string;
   /** HTTP status code of a denial. */
   code?: number;
-  /** The object in place of the request's; absent where it passes as it came. */
+  /** The changed object; absent where nothing changed. */
   object?: JsonText;
   warnings: string[];
-  /** By stage: what it did. */
+  /** What each stage did, by its name. */
   auditAnnotations: Record<string, string>;
-  /** Why something was left alone. */
+  /** Why a stage did nothing. */
   notes: string[];
 }
 
-/** What a `jsonPath` gives. */
+/** The result of a `jsonPath`. */
 export interface Printed {
   /** What kubectl prints. */
   text?: string;
@@ -52,7 +52,7 @@ export interface HistoryRecord {
   before?: string[];
   to?: string[];
   state?: Record<string, string>;
-  /** The aliases that had no value, and why. */
+  /** The aliases without a value, and why. */
   missing?: Record<string, string>;
   carriedFrom?: string;
   /** RFC 3339. */
@@ -61,7 +61,7 @@ export interface HistoryRecord {
   phase: string;
 }
 
-/** A failover to play. Everything but the first three is off by default. */
+/** A failover to rehearse. Everything but the first three is optional, and off by default. */
 export interface Scenario {
   propagationPolicy: Json;
   workload: Json;
@@ -81,7 +81,7 @@ export interface Scenario {
 
 export type Act = "createPolicy" | "report" | "evict" | "schedule" | "removeTasks" | "removeWork" | "writeWork";
 
-/** What a controller of Karmada did, and what came of it. */
+/** An action of one of Karmada's controllers, and its result. */
 export interface PlayedAct {
   act: Act;
   clusters: string[];
@@ -91,7 +91,7 @@ export interface PlayedAct {
   binding: JsonText;
 }
 
-/** A request, its answer, and the object that was stored; none where the request was denied. */
+/** A request, its answer, and the stored object, which is absent where the request was denied. */
 export interface Evaluated {
   request: JsonText;
   /** The object of the request. */
@@ -101,11 +101,11 @@ export interface Evaluated {
   verdict: Verdict;
 }
 
-/** How a play ended. */
+/** How the rehearsal ended. */
 export interface Outcome {
-  /** The cluster that the application leaves last; empty where it never got that far. */
+  /** The cluster that the application left last; empty where it left none. */
   from: string;
-  /** The cluster that it goes to, and ends in unless it is stopped. */
+  /** The cluster that the application moves to. */
   cluster: string;
   /** Why the application did not get there. */
   stop?: string | null;
@@ -130,13 +130,13 @@ export interface Play {
 export interface Policy {
   /** Decides an AdmissionRequest; `objects` is what lookups find. */
   evaluate(request: Json, settings: Json, objects?: Json): Verdict;
-  /** What is wrong with settings; empty where they are valid. */
+  /** The errors in settings; empty where they are valid. */
   validateSettings(settings: Json): Problem[];
   /** Evaluates the `jsonPath` of a state rule on a document, which for a rule is the status. */
   jsonPath(template: string, document: Json): Printed;
   /** The failover history of a binding, oldest first. */
   history(binding: Json): HistoryRecord[];
-  /** Plays a failover with the policy, and with Karmada alone. */
+  /** Rehearses a failover with the policy, and with Karmada alone. */
   play(scenario: Scenario | JsonText, settings: Json, objects?: Json): Play;
 }
 

@@ -1,4 +1,4 @@
-// The acts of a play, as the steps of the chain that the page shows.
+// The actions of a rehearsal, as the steps of the chain on the page.
 import type { Play, PlayedAct, Verdict } from "@stateful-failover/policy";
 import { toYaml } from "./document";
 
@@ -74,7 +74,7 @@ export function chain(play: Play, workload: string, hasSecondMove: boolean): Ste
   }
   const reached = steps.findLast((current) => current.acts.length);
   if (play.outcome.stop && reached && reached.mark !== "denied") {
-    // Karmada itself does not go on: nothing was asked.
+    // Karmada itself stops here, without a request.
     const next = steps[steps.indexOf(reached) + 1] ?? reached;
     const target = reached.kind === "source" ? next : reached;
     target.mark = "stopped";

@@ -1,5 +1,5 @@
-// YAML documents with the positions of their values, and JSON text. Numbers keep their digits on the way: the policy carries
-// numbers that no JavaScript number holds.
+// YAML documents with the positions of their values, and JSON text. Numbers keep their digits: the policy carries
+// numbers that a JavaScript number can't hold.
 import { type Document, isAlias, isNode, isScalar, parseAllDocuments, parseDocument, type ScalarTag, visit, YAMLMap } from "yaml";
 
 /** A number that is not whole, as it was written. */
@@ -67,7 +67,7 @@ function mistakesOf(document: Document.Parsed): Mistake[] {
   return document.errors.map(({ pos: [from, to], message }) => ({
     from,
     to: Math.max(to, from + 1),
-    // The library adds the line and a picture of it, which the editor shows by itself.
+    // The library adds the position and the line, which the editor shows anyway.
     message: message.split("\n", 1)[0]!.replace(/ at line \d+, column \d+:?$/, ""),
     severity: "error",
   }));
@@ -108,7 +108,7 @@ export function rangeOf(document: Document.Parsed, path: Path): { from: number; 
     if (!isNode(node) || !node.range) continue;
     const isValue = isScalar(node) || isAlias(node);
     const pair = parent instanceof YAMLMap ? parent.items.find((item) => item.value === node) : undefined;
-    // A whole object would be a mark over many lines: its key is enough.
+    // A mark on a whole object would span many lines, so only its key is marked.
     if (!isValue && isScalar(pair?.key) && pair.key.range) return { from: pair.key.range[0], to: pair.key.range[1] };
     const [from, to] = node.range;
     return { from, to: isValue ? Math.max(to, from + 1) : from + 1 };

@@ -1,4 +1,4 @@
-// How CodeMirror looks: in the colours of the page, light and dark.
+// The theme of CodeMirror, in the colours of the page, light and dark.
 import { HighlightStyle, syntaxHighlighting } from "@codemirror/language";
 import { EditorView } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
@@ -38,7 +38,7 @@ const theme = EditorView.theme({
     padding: "4px 12px",
     fontFamily: "var(--vp-font-family-base)",
   },
-  // The library's own mark is in few fonts.
+  // Few fonts have the library's own character.
   ".cm-collapsedLines:before, .cm-collapsedLines:after": { content: '"···" !important' },
 });
 

@@ -1,4 +1,4 @@
-// What the page can begin with: each folder of examples/, and each recording of a real failover.
+// The starting points of the page: each folder of examples/, and each recording of a real failover.
 import type { Inputs, Switches } from "./link";
 import { field, read, toYaml } from "./document";
 

@@ -44,7 +44,7 @@ const gap = 18;
 const phases: Record<string, { colour: keyof Colours; dash: string; words: string }> = {
   Recovered: { colour: "good", dash: "", words: "healthy again" },
   Evicted: { colour: "waiting", dash: "6 5", words: "evicted, not healthy yet" },
-  Pending: { colour: "waiting", dash: "6 5", words: "state still owed" },
+  Pending: { colour: "waiting", dash: "6 5", words: "state still to be fed" },
   Expired: { colour: "bad", dash: "2 5", words: "started, never became healthy" },
   Superseded: { colour: "muted", dash: "2 5", words: "a later move took over" },
 };

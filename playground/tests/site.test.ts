@@ -153,7 +153,7 @@ test("a denied PropagationPolicy, with the error at its line", async () => {
     const policy = await page.getByRole("textbox", { name: "PropagationPolicy" }).innerText();
     await write(page, "PropagationPolicy", policy.replace("'{.jobStatus.jobId}'", "jobStatus.jobId"));
     await page.locator('[data-step="policy"][data-mark="denied"]').waitFor();
-    assert.equal(await ending(page, "policy"), "The policy is refused");
+    assert.equal(await ending(page, "policy"), "The policy is rejected");
     const mistake = page.locator(".pg-messages li").first();
     assert.match(await mistake.innerText(), /has no braces and is taken as text; write `\{\.jobStatus\.jobId\}`/);
     await mistake.getByRole("button").click();
@@ -206,7 +206,7 @@ test("every example and every recording can be played", async () => {
     assert.equal(values.length, 37);
     for (const value of values) {
       await page.getByRole("combobox", { name: "Begin with" }).selectOption(value);
-      const expected = value === "recordings/two-clusters-native" ? /undisturbed/ : /^It resumes in member[123], with \d restored fields?$/;
+      const expected = value === "recordings/two-clusters-native" ? /keeps running/ : /^It resumes in member[123], with \d restored fields?$/;
       assert.match(await ending(page, "policy"), expected, value);
     }
   });
@@ -216,7 +216,7 @@ test("a shared link opens what was shared", async () => {
   let link = "";
   await play(async (page) => {
     await page.getByRole("combobox", { name: "Begin with" }).selectOption("examples/cnpg-cluster");
-    await page.getByRole("switch", { name: "Way home" }).dispatchEvent("click");
+    await page.getByRole("switch", { name: "Moves back" }).dispatchEvent("click");
     await page.locator('[data-step="work-2"]').click();
     await page.getByRole("button", { name: "Copy link" }).click();
     await page.getByText("It holds everything on this page").waitFor();
@@ -228,7 +228,7 @@ test("a shared link opens what was shared", async () => {
       // What the link holds is there once its step is the current one.
       await page.locator('[data-step="work-2"][aria-current]').waitFor();
       assert.equal(await page.getByRole("combobox", { name: "Begin with" }).inputValue(), "examples/cnpg-cluster");
-      assert.ok(await page.getByRole("switch", { name: "Way home" }).isChecked());
+      assert.ok(await page.getByRole("switch", { name: "Moves back" }).isChecked());
     },
     {},
     link,

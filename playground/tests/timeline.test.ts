@@ -22,7 +22,7 @@ test("a history in words", () => {
       { type: "move", from: "c", to: ["a"], missing: { "example.io/id": "gone" }, phase: "Frozen" },
     ]),
     "application failover from a to b with id = 7, a later move took over; " +
-      "application failover from b to no cluster yet with id = 7, state still owed; " +
+      "application failover from b to no cluster yet with id = 7, state still to be fed; " +
       "move without a task from c to a without state, Frozen.",
   );
 });

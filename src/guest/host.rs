@@ -63,5 +63,7 @@ pub fn classify(message: &str, object: &Get<'_>) -> Result<Option<Value>, Lookup
 fn innermost_cause(message: &str) -> String {
     const MAX: usize = 200;
     let line = message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no message");
-    line.chars().take(MAX).collect()
+    // anyhow numbers the causes.
+    let cause = line.trim_start_matches(|char: char| char.is_ascii_digit()).strip_prefix(": ").unwrap_or(line);
+    cause.chars().take(MAX).collect()
 }

@@ -321,7 +321,7 @@ impl<'a> Parser<'a> {
             Some(text) => Ok(Value::from(text)),
             None => {
                 self.rest = before;
-                self.problem(format!("{} has an escape that is none", quote(inner)))
+                self.problem(format!("{} contains an invalid escape", quote(inner)))
             }
         }
     }

@@ -171,7 +171,7 @@ fn read_label_selector(matches: &Object<'_>, errors: &mut Errors) -> LabelSelect
                 errors.add(&item.path, format_args!("operator `{operator}` needs `values`"))
             }
             "Exists" | "DoesNotExist" if !values.is_empty() => {
-                errors.add(&item.path_of("values"), format_args!("operator `{operator}` takes none"));
+                errors.add(&item.path_of("values"), format_args!("operator `{operator}` takes no values; remove them"));
             }
             _ => {}
         }

@@ -36,7 +36,7 @@ fn parse_errors_say_where() {
             "does not parse, at character 7: `x` is neither an index, a slice, `*` nor a name in single quotes",
         ),
         ("{\"a}", "does not parse, at character 2: the quoted string is not closed"),
-        ("{\"\\q\"}", "does not parse, at character 2: `\\q` has an escape that is none"),
+        ("{\"\\q\"}", "does not parse, at character 2: `\\q` contains an invalid escape"),
         ("{....a}", "does not parse, at character 4: two recursive descents in a row"),
         ("{1.2.3}", "does not parse, at character 2: `1.2.3` is not a number"),
         (

@@ -44,8 +44,8 @@ fn findings_have_their_place() {
     assert_eq!(ran.code, 1, "{ran:?}");
     assert_eq!(
         ran.out,
-        "-:11:7: warning: PropagationPolicy default/clicks: spec.failover.application.purgeMode: is `Gracefully`: state is preserved but never fed; write `Directly`
--:15:11: error: PropagationPolicy default/clicks: spec.failover.application.statePreservation.rules[0].jsonPath: `jobStatus.jobId` has no braces and is taken as text; write `{.jobStatus.jobId}`
+        "-:11:7: warning: PropagationPolicy `default/clicks`: spec.failover.application.purgeMode: is `Gracefully`: state is preserved but never fed; write `Directly`
+-:15:11: error: PropagationPolicy `default/clicks`: spec.failover.application.statePreservation.rules[0].jsonPath: `jobStatus.jobId` has no braces and is taken as text; write `{.jobStatus.jobId}`
 policies: 1, errors: 1, warnings: 1
 "
     );

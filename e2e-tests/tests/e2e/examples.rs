@@ -243,7 +243,7 @@ fn the_table_of_kinds() {
         .iter()
         .map(|example| {
             let health = match (&example.customization, example.moves_when_unhealthy()) {
-                (_, false) => "of no use".to_owned(),
+                (_, false) => "none".to_owned(),
                 (Some(customization), _) if customization.has("healthInterpretation") => {
                     let file = &customization.file;
                     format!("[{file}](../deploy/interpreters/{file})")

@@ -208,7 +208,7 @@ fn recorded_policies() {
                 ]
             } else if path.ends_with("siblings.jsonl") {
                 vec![
-                    "spec.resourceSelectors: ConfigMap, Service get the rules too, and have no such state",
+                    "spec.resourceSelectors: ConfigMap, Service also get the rules, but have no such state",
                     "- select them in a policy of their own",
                 ]
             } else {
