@@ -175,7 +175,7 @@ test("what can break, and what Karmada alone makes of it", async () => {
     await page.locator('[data-step="binding"][data-mark="stopped"]').waitFor();
     assert.match(await page.locator('[data-ending="alone"]').innerText(), /It stays in member1[\s\S]*`jobId` is not found/);
     await flip("Value missing");
-    assert.equal(await ending(page, "alone"), "A label in member2, and nothing reads it");
+    assert.equal(await ending(page, "alone"), "A label in member2 that nothing reads");
 
     await page.getByText("Cluster fails").click();
     await flip("Source unreachable");

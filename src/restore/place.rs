@@ -412,7 +412,7 @@ mod tests {
             ("/t/x", "`/t` is a string, expected an object"),
             ("/t/[name=a]", "`/t` is a string, expected a list"),
             ("/l/name", "`/l/name` names a field of a list; select the entry with `[key=value]`"),
-            ("/l/2/x", "`/l/2` matches nothing"),
+            ("/l/2/x", "`/l/2` matches nothing; add it to the template, or fix the path"),
             (
                 "/l/[name=a]/x",
                 "`/l/[name=a]` matches 2 entries; add a key that tells them apart, or write `[*]` for all",
@@ -422,7 +422,7 @@ mod tests {
         }
         assert_eq!(
             place("/containers/[name=a]/env").check_containers(&object).unwrap_err().to_string(),
-            "`/containers/[name=a]` matches no container, and rules cannot create containers"
+            "`/containers/[name=a]` matches no container, and rules cannot create containers; name one that the template has"
         );
     }
 
