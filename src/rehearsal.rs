@@ -263,7 +263,7 @@ impl<'a, C: Cluster> Rehearsal<'a, C> {
     }
 
     fn write(&mut self, object: Value, old: Value) -> Result<Value, Stop> {
-        let request = request(object, old);
+        let request = admission_request(object, old);
         let verdict = self.decide(&request);
         let step = Step { request, verdict, binding: self.binding.clone() };
         let stored = match &step.verdict.outcome {
@@ -386,8 +386,9 @@ pub fn injected_state(binding: &Value, cluster: &str) -> Option<Map<String, Valu
     (is_one_cluster && is_direct && !was_there).then(|| task.preserved_label_state().cloned())?
 }
 
-/// A CREATE of `object`, or an UPDATE where `old` is stored.
-fn request(object: Value, old: Value) -> Value {
+/// The AdmissionRequest that writes `object`: an UPDATE of `old`, or a CREATE where that is null.
+/// Source: `k8s.io/api/admission/v1`, `AdmissionRequest`, of which it has the fields that the policy reads.
+pub fn admission_request(object: Value, old: Value) -> Value {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let api_version = text("apiVersion");
     let group = group(api_version);

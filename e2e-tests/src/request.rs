@@ -1,22 +1,12 @@
-//! AdmissionRequests as an API server makes them of an object. Source: `k8s.io/api/admission/v1`, `AdmissionRequest`;
-//! the engine gets them without the AdmissionReview around them.
+//! AdmissionRequests as the engine gets them, without the AdmissionReview around them.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use stateful_failover::rehearsal::admission_request;
 
 /// The request that writes `object`: an UPDATE of `old_object`, or a CREATE where that is null.
 pub fn write(object: &Value, old_object: &Value) -> Value {
-    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    let api_version = text("/apiVersion");
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    json!({
-        "kind": {"group": group, "version": version, "kind": text("/kind")},
-        "namespace": text("/metadata/namespace"),
-        "name": text("/metadata/name"),
-        "operation": if old_object.is_null() { "CREATE" } else { "UPDATE" },
-        "object": object,
-        "oldObject": old_object,
-    })
+    admission_request(object.clone(), old_object.clone())
 }
 
 /// The CREATE of a manifest as Karmada's execution controller sends it, with the state that `feed` wrote, if any.
