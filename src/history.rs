@@ -284,7 +284,7 @@ fn map_of_strings(map: Option<Value>) -> Option<BTreeMap<String, String>> {
 
 /// The history annotation can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("annotation `{HISTORY_ANNOTATION}` is not a history that this version can read")]
+#[error("cannot read `{HISTORY_ANNOTATION}`; use the version of the policy that wrote it")]
 pub struct HistoryError;
 
 /// The recorded moves of one binding, oldest first.

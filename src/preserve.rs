@@ -63,6 +63,7 @@ pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings)
         ));
     }
 
+    let unreadable = history.as_ref().err().map(|error| warning(&format!("{}: {error}", view.resource())));
     let mut preservation = Preservation {
         binding: view,
         old: old.map(Binding::new),
@@ -72,14 +73,9 @@ pub fn review(binding: &Value, old: Option<&Value>, settings: &PreserveSettings)
         budget: Budget::default(),
         edits: Vec::new(),
         problems: Vec::new(),
-        warnings: Vec::new(),
+        warnings: unreadable.into_iter().collect(),
         done: Vec::new(),
     };
-    if !preservation.is_readable {
-        let resource = view.resource();
-        let text = format!("{resource}: cannot read {HISTORY_ANNOTATION}, it is kept; use the version that wrote it");
-        preservation.warnings.push(warning(&text));
-    }
     preservation.run(&tasks, moved_from);
     preservation.finish()
 }

@@ -190,6 +190,14 @@ impl Case {
         }
     }
 
+    /// The answer to the case's request.
+    ///
+    /// # Errors
+    /// The policy trapped.
+    pub fn answer(&self, policy: &dyn Policy, request: &Value) -> Result<Answer> {
+        policy.validate(request, &self.settings, &self.host())
+    }
+
     fn run_request(&self, policy: &dyn Policy, request: &Value) -> Result<()> {
         let host = self.host();
         let answer = policy.validate(request, &self.settings, &host)?;
@@ -202,7 +210,7 @@ impl Case {
         if answer.accepted {
             let mut again = request.clone();
             again["object"] = answer.apply(&object)?;
-            let second = policy.validate(&again, &self.settings, &self.host())?;
+            let second = self.answer(policy, &again)?;
             ensure!(second.accepted && second.mutated_object.is_none(), "not idempotent: {second:?}");
         }
         Ok(())

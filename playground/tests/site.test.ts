@@ -261,7 +261,7 @@ test("the timeline of a pasted binding, exported", async () => {
     }
     assert.ok(!svg.includes("east<1>"));
     await write(page, "Binding", "metadata: {annotations: {stateful-failover/history: x}}");
-    await page.getByText("is not a history that this version can read").waitFor();
+    await page.getByText("use the version of the policy that wrote it").waitFor();
     await page.getByRole("button", { name: "Failover", exact: true }).click();
     await page.getByRole("combobox", { name: "Begin with" }).selectOption("recordings/late-health");
     await page.getByRole("button", { name: "Timeline of a binding" }).click();

@@ -1,7 +1,9 @@
 //! The corpus of cases, on the native core and on the module.
 
+use std::collections::BTreeSet;
+
 use e2e_tests::host::Host;
-use e2e_tests::{case, policy};
+use e2e_tests::{case, policy, project};
 
 #[test]
 fn all_cases() {
@@ -41,4 +43,49 @@ fn cluster_scoped_kinds_are_treated_alike() {
         count += 1;
     }
     assert!(count >= 100, "{count} cases");
+}
+
+/// The messages in the tables of docs/reference.md, in which `…` stands for any text.
+fn documented(column: &str) -> Vec<String> {
+    let reference = std::fs::read_to_string(project("docs/reference.md")).unwrap();
+    let table = reference.split_once(&format!("\n| {column} | stage |")).unwrap().1;
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.split(" | ").next().unwrap().trim_start_matches("| ").trim_matches('`').to_owned()).collect()
+}
+
+/// Whether `message` is `pattern` with any text in place of `…`.
+fn is_like(message: &str, pattern: &str) -> bool {
+    let (first, others) = pattern.split_once('…').unwrap_or((pattern, ""));
+    let Some(mut rest) = message.strip_prefix(first) else { return false };
+    others.split('…').all(|part| {
+        let Some((_, after)) = rest.split_once(part) else { return false };
+        rest = after;
+        true
+    })
+}
+
+/// Every message of the corpus is in the reference, and every message in the reference is in the corpus.
+#[test]
+fn messages_are_documented() {
+    // Only bindings with 256 KiB of annotations, or 1,000 tasks, have these.
+    const NOT_IN_THE_CORPUS: [&str; 3] =
+        ["…no room for its history…", "cannot preserve the state of …", "the policy's settings are not valid: …"];
+    let (denials, warnings) = (documented("denial"), documented("warning"));
+    let mut found = BTreeSet::from(NOT_IN_THE_CORPUS);
+    for case in case::all().unwrap() {
+        let Some(request) = &case.request else { continue };
+        let answer = case.answer(policy::all()[1], request).unwrap();
+        let messages = answer.message.iter().map(|message| (message, &denials));
+        for (message, documented) in messages.chain(answer.warnings().iter().map(|warning| (warning, &warnings))) {
+            // A warning that is cut can't show how it ends.
+            let is_cut = message.ends_with('…');
+            let pattern = documented.iter().find(|pattern| {
+                let begin = pattern.split_once("; ").filter(|_| is_cut).map_or(pattern.as_str(), |(begin, _)| begin);
+                is_like(message, begin)
+            });
+            found.insert(pattern.unwrap_or_else(|| panic!("{}: {message}", case.name)));
+        }
+    }
+    let documented: BTreeSet<&str> = denials.iter().chain(&warnings).map(String::as_str).collect();
+    assert_eq!(found, documented);
 }

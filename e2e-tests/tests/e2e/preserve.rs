@@ -165,20 +165,6 @@ fn resources_without_state_are_evicted() {
             }
         }
     }
-    // For a kind that may have state, there is a warning.
-    for status in [Value::Null, json!({})] {
-        let old = stored(Value::Null);
-        let mut old = old;
-        if status.is_object() {
-            old["status"] = status;
-        }
-        let answer = evaluate(&evicted(&old, json!([failed("a")])), &old, &json!({}));
-        assert!(answer.accepted && answer.mutated_object.is_none());
-        assert_eq!(
-            answer.warnings(),
-            ["FlinkDeployment `default/x` leaves a without state: no status of it was collected there"]
-        );
-    }
 }
 
 /// The history never exceeds the API server's limit for annotations, and the newest state is never lost.
