@@ -6,7 +6,7 @@ use e2e_tests::host::Host;
 use e2e_tests::{case, policy, project};
 
 #[test]
-fn all_cases() {
+fn all_cases_have_the_expected_answer() {
     let wanted = std::env::var("CASE").unwrap_or_default();
     let mut cases = case::all().unwrap();
     cases.retain(|case| case.name.contains(&wanted));

@@ -118,7 +118,7 @@ fn record(from: &str, before: &[&str], purge_mode: &str, phase: &str) -> Value {
 /// Every combination, with the outcome written down as a rule of its own: the conditions in docs/reference.md, read
 /// backwards.
 #[test]
-fn matrix() {
+fn state_is_fed_to_the_one_new_cluster_of_an_open_move() {
     let mut count = 0;
     for kind in [Kind::Namespaced, Kind::Cluster] {
         for purge_mode in ["Directly", "Immediately", "Gracefully", "Graciously", "Never", ""] {

@@ -46,7 +46,7 @@ fn write(object: &Value, old: &Value, settings: &Value) -> Value {
 
 /// A forged record, however large, writes nothing.
 #[test]
-fn forged_records() {
+fn forged_records_write_nothing() {
     let settings = rules(json!([rule(json!({"set": [{"path": "/spec/p", "template": "{x}"}]}))]));
     let entries = |count: usize, key: &dyn Fn(usize) -> String| -> Value {
         let entries: Map<String, Value> =

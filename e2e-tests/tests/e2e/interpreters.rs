@@ -106,7 +106,7 @@ fn reflection_keeps_the_status() {
 
 /// Karmada's next write does not revert what a controller in the member wrote into the spec.
 #[test]
-fn retention() {
+fn what_controllers_write_into_the_spec_is_retained() {
     for (file, desired, observed, retained) in [
         (
             "sparkapplication-kubeflow.yaml",

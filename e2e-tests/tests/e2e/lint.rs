@@ -190,7 +190,7 @@ fn long_texts_are_cut() {
 /// Of the recorded policies, only two have a finding: the one that chooses two clusters, and the one that selects
 /// several kinds.
 #[test]
-fn recorded_policies() {
+fn two_recorded_policies_have_a_finding() {
     for entry in std::fs::read_dir(project("testdata/recordings")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "jsonl") {

@@ -64,7 +64,7 @@ fn labels(binding: &Value) -> &Value {
 /// The behaviour that an eviction follows. Source: `karmada-io/karmada`, `taint_manager.go` and
 /// `applicationfailover/common.go`; with an unknown reason, the producer decides.
 #[test]
-fn behaviours() {
+fn an_eviction_follows_the_behaviour_of_its_reason() {
     let application = rules(&[(JOB, "{.of.application}")]);
     let cluster = rules(&[(JOB, "{.of.cluster}")]);
     let status =
@@ -118,7 +118,7 @@ fn behaviours() {
 
 /// The names of all versions are recorded as they are.
 #[test]
-fn purge_modes() {
+fn purge_modes_are_recorded_by_their_names() {
     for purge_mode in
         [json!("Directly"), json!("Immediately"), json!("Gracefully"), json!("Graciously"), json!("Never"), Value::Null]
     {
@@ -229,7 +229,7 @@ fn rules_have_one_budget() {
 /// A binding of a thousand clusters with 200 tasks, a status of a megabyte and a history of 64 KB fits into the memory
 /// limit of these tests.
 #[test]
-fn large_bindings() {
+fn large_bindings_fit_into_the_memory_limit() {
     let mut old = stored(json!({"jobId": "j", "padding": "x".repeat(1024 * 1024)}));
     let items = old["status"]["aggregatedStatus"].as_array_mut().unwrap();
     items.extend((0..1000).map(|index| json!({"clusterName": format!("c{index}"), "health": "Healthy", "status": {"jobId": format!("j{index}")}})));

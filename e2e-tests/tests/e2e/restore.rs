@@ -32,7 +32,7 @@ fn is_matched(field: &str, value: &Value) -> bool {
 
 /// All operators of a LabelSelector. Source: `k8s.io/apimachinery/pkg/apis/meta/v1`, `LabelSelectorAsSelector`.
 #[test]
-fn label_selectors() {
+fn label_selectors_match_as_in_kubernetes() {
     let expression = |expression: Value| json!({"matchExpressions": [expression]});
     for (selector, expected) in [
         (json!({}), true),
@@ -51,7 +51,7 @@ fn label_selectors() {
 }
 
 #[test]
-fn namespaces() {
+fn namespaces_are_globs() {
     for (namespaces, expected) in [
         (json!(["stream-*"]), true),
         (json!(["stream"]), false),
@@ -62,9 +62,8 @@ fn namespaces() {
     }
 }
 
-/// Only canonical text becomes a number or boolean.
 #[test]
-fn typed_values() {
+fn only_canonical_text_becomes_a_number_or_boolean() {
     for (text, as_type, value) in [
         ("7", "Integer", Some(json!(7))),
         ("-3", "Integer", Some(json!(-3))),
