@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::report::{Function, Report, Want};
 use crate::host::Host;
@@ -108,31 +108,28 @@ fn read_request(folder: &Path) -> Result<Option<Value>> {
         let path = project("testdata").join(path.as_str().context("the name of a file is not a string")?);
         read_yaml(&path)?.with_context(|| format!("{} does not exist", path.display()))
     };
-    let is_whole = file.get("operation").is_some();
+    if file.get("operation").is_some() {
+        return Ok(Some(file));
+    }
     let mut take = |key: &str| file.as_object_mut().and_then(|fields| fields.remove(key));
     if let Some(review) = take("from") {
         let mut request = of_testdata(review)?["request"].take();
         json_patch::merge(&mut request, &file);
         return Ok(Some(request));
     }
-    let merge_patch = take("mergePatch");
-    let mut full = if let Some(manifest) = take("manifest") {
-        request::create(of_testdata(manifest)?, &take("state").unwrap_or_default())?
-    } else if is_whole {
-        file
-    } else {
-        let state = take("state").unwrap_or_default();
-        match (take("object"), take("oldObject")) {
-            (Some(object), None) => request::create(object, &state)?,
-            (Some(object), Some(old)) => request::write(&object, &old),
-            (None, Some(old)) => request::write(&old, &old),
-            (None, None) => bail!("request.yaml has none of `operation`, `from`, `manifest`, `object` and `oldObject`"),
-        }
+    let object = take("manifest").map(of_testdata).transpose()?.or_else(|| take("object"));
+    let (old, state, merge_patch) = (take("oldObject"), take("state").unwrap_or_default(), take("mergePatch"));
+    ensure!(file == json!({}), "request.yaml has unknown keys: {file}");
+    let mut request = match (object, old) {
+        (Some(object), None) => request::create(object, &state)?,
+        (Some(object), Some(old)) => request::write(&object, &old),
+        (None, Some(old)) => request::write(&old, &old),
+        (None, None) => bail!("request.yaml has none of `operation`, `from`, `manifest`, `object` and `oldObject`"),
     };
     if let Some(merge_patch) = merge_patch {
-        json_patch::merge(&mut full["object"], &merge_patch);
+        json_patch::merge(&mut request["object"], &merge_patch);
     }
-    Ok(Some(full))
+    Ok(Some(request))
 }
 
 /// `settings.yaml`: the settings, or a reference to a file.
@@ -190,7 +187,7 @@ impl Case {
         }
     }
 
-    /// The answer to the case's request.
+    /// The answer to a request, with the case's settings and lookups.
     ///
     /// # Errors
     /// The policy trapped.

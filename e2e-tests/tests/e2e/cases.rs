@@ -67,7 +67,7 @@ fn is_like(message: &str, pattern: &str) -> bool {
 /// Every message of the corpus is in the reference, and every message in the reference is in the corpus.
 #[test]
 fn messages_are_documented() {
-    // Only bindings with 256 KiB of annotations, or 1,000 tasks, have these.
+    // These take a binding with 256 KiB of annotations or 1,000 tasks, or settings that an engine would have rejected.
     const NOT_IN_THE_CORPUS: [&str; 3] =
         ["…no room for its history…", "cannot preserve the state of …", "the policy's settings are not valid: …"];
     let (denials, warnings) = (documented("denial"), documented("warning"));
