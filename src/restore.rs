@@ -229,11 +229,11 @@ impl<'a, C: Cluster> Review<'a, C> {
         // the object before. The object's record is trusted where undoing it and applying the rules gives the same
         // changes again.
         let object = self.object;
-        let claimed = self.present_claims();
+        let changes = self.present_changes();
         let mut confirmed = None;
-        if !claimed.is_empty() {
-            let applied = self.apply_rules(without(object, &claimed)).ok();
-            confirmed = applied.filter(|applied| claimed.iter().all(|entry| applied.record.confirms(entry)));
+        if !changes.is_empty() {
+            let applied = self.apply_rules(without(object, &changes)).ok();
+            confirmed = applied.filter(|applied| changes.iter().all(|entry| applied.record.confirms(entry)));
         }
         let applied = match confirmed {
             Some(applied) => applied,
@@ -254,15 +254,13 @@ impl<'a, C: Cluster> Review<'a, C> {
     }
 
     /// The changes in the object's own record that are present in the object.
-    fn present_claims(&self) -> Vec<Entry<'a>> {
-        let mut claims = self.believed(&self.incoming);
-        claims.retain(|entry| entry.is_in(self.object).unwrap_or(false));
-        claims
+    fn present_changes(&self) -> Vec<Entry<'a>> {
+        present(&self.believed(&self.incoming), self.object)
     }
 
     /// Whether the object has exactly this record, and all changes in it.
     fn shows(&self, record: &RestoreRecord) -> bool {
-        !record.is_empty() && *record == self.incoming && self.present_claims().len() == record.len()
+        !record.is_empty() && *record == self.incoming && self.present_changes().len() == record.len()
     }
 
     /// The changes of a record that the rules could have made, in the order in which they are applied.
@@ -426,7 +424,7 @@ impl<'a, C: Cluster> Review<'a, C> {
     /// this policy may be called again and another installation may have applied the same rule; otherwise the stored
     /// record counts.
     fn entries(&self, stored: &RestoreRecord) -> Vec<Entry<'a>> {
-        let mut entries = self.present_claims();
+        let mut entries = self.present_changes();
         let mut stored = self.believed(stored);
         stored.retain(|entry| {
             // A place has one owner, an appended value one for each rule.
