@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The README's installation of the control plane, followed on a real API server with the real policy server behind the
+# The README's installation of the control plane, on a real API server with the real policy server behind the
 # webhook, and a recorded failover sent through it. One API server stands for Karmada's and for its host cluster's.
 # What a kubelet, a token controller and cluster DNS would do is done here. Needs etcd, kube-apiserver, kubectl, policy-server.
 
@@ -112,13 +112,13 @@ binding() {
   kubectl get mutatingwebhookconfiguration stateful-failover
 }
 
-@test "a webhook without a CA is refused" {
+@test "a webhook without a CA is rejected" {
   run kubectl apply -f deploy/control-plane/karmada/webhook.yaml
   echo "$output"
   [ "$status" -ne 0 ] && [[ "$output" == *"illegal base64"* ]]
 }
 
-@test "lint: an unsound state rule is refused" {
+@test "lint: an unsound state rule is denied" {
   request 0 | sed 's/{ .jobStatus.jobId }/.jobStatus.jobId/' >policy.json
   run kubectl apply -f policy.json
   echo "$output"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The annotated module under kwctl. What is checked here, tests/e2e/kwctl.rs checks in the embedded host with the same files.
+# The annotated module in kwctl. tests/e2e/kwctl.rs makes the same checks in the embedded engine, with the same files.
 
 bats_require_minimum_version 1.5.0
 
@@ -21,7 +21,7 @@ session() {
   echo --allow-context-aware --replay-host-capabilities-interactions "e2e-tests/kwctl/$1"
 }
 
-# patch: the operations of the JSON patch in the answer; fails where there is none.
+# patch: the operations of the JSON patch in the answer; it fails if there is no patch.
 patch() {
   local encoded
   encoded="$(jq -er .patch <<<"$output")" || return 1
@@ -54,13 +54,13 @@ allowed() {
     == "b8b4ab8cbff349dda3acd97361d7f996"'
 }
 
-@test "feed: the binding does not exist, the Work passes as it came" {
+@test "feed: the binding does not exist, the Work is accepted unchanged" {
   evaluate work-create.json $(session session-not-found.yml)
   allowed true
   ! patch
 }
 
-@test "feed: the binding may not be read, the Work is refused and the message says what to grant" {
+@test "feed: the binding may not be read, the Work is denied and the message says what to grant" {
   evaluate work-create.json $(session session-denied.yml)
   allowed false
   jq -r .status.message <<<"$output" | grep -q 'forbidden by the API server; grant `get`'
@@ -75,7 +75,7 @@ allowed() {
     == "s3://flink-state/default/checkpoints/b8b4ab8cbff349dda3acd97361d7f996/latest"'
 }
 
-@test "settings: all that is wrong with them is said at once" {
+@test "settings: all errors are reported at once" {
   run kwctl run --request-path e2e-tests/kwctl/policy-create.json \
     --settings-path e2e-tests/kwctl/settings-unknown-keys.json annotated-policy.wasm
   echo "got: $output"
