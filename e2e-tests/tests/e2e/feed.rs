@@ -1,7 +1,7 @@
 //! The stage feed: to which Works the state goes, as a table of all combinations. Single requests are in `cases/feed`.
 
 use e2e_tests::host::Host;
-use e2e_tests::{policy, project, request};
+use e2e_tests::{case, policy, project, request};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -190,4 +190,27 @@ fn check(
         );
     }
     state.is_some()
+}
+
+/// With `onLookupFailure: Accept`, a Work passes unfed whatever the failure is, and what was fed before is kept.
+#[test]
+fn lookup_failures_can_be_accepted() {
+    let accepting = json!({"feed": {"onLookupFailure": "Accept"}});
+    let mut count = 0;
+    for case in
+        case::all().unwrap().iter().filter(|case| case.name.starts_with("feed/lookup-") && case.settings.is_null())
+    {
+        let work = &case.request.as_ref().unwrap()["object"];
+        let (accepted, _) = policy::evaluate(&request::write(work, &Value::Null), &accepting, || case.host());
+        assert!(accepted.accepted && accepted.mutated_object.is_none(), "{}", case.name);
+        assert!(accepted.warnings()[0].starts_with("state not fed: cannot read ResourceBinding"), "{}", case.name);
+        let mut old = work.clone();
+        let metadata = &mut old["spec"]["workload"]["manifests"][0]["metadata"];
+        metadata["annotations"] = json!({"stateful-failover/state": "{\"a\":\"1\"}"});
+        metadata["labels"] = json!({"stateful-failover/type": "cluster"});
+        let (kept, _) = policy::evaluate(&request::write(work, &old), &accepting, || case.host());
+        assert_eq!(kept.apply(work).unwrap(), old, "{}", case.name);
+        count += 1;
+    }
+    assert!(count >= 11, "{count} failures");
 }

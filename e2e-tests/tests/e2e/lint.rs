@@ -1,5 +1,7 @@
 //! The stage lint: laws that hold for all findings. The findings are in `cases/lint`.
 
+use std::sync::Arc;
+
 use e2e_tests::host::Host;
 use e2e_tests::policy::{self, Answer};
 use e2e_tests::recording::read;
@@ -173,6 +175,31 @@ fn kinds_that_karmada_does_not_interpret() {
         assert!(answer.accepted, "{answer:?}");
         let found = answer.warnings().join("\n").replace("\n- ", "; ");
         assert_eq!(found, expected.join("\n"), "{kind} {path} {lint_kinds}");
+    }
+}
+
+/// More findings than a message of 400 characters has room for, so without the check of messages.
+#[test]
+fn all_findings_are_in_one_answer() {
+    let rules = json!([{"aliasLabelName": "a", "jsonPath": "{.status.x}"}, {"aliasLabelName": "a", "jsonPath": "b.c"}]);
+    let policy = with(&[
+        (JSON_PATH, json!("{")),
+        ("/spec/failover/cluster", json!({"statePreservation": {"rules": rules}})),
+        ("/spec/placement/spreadConstraints", json!([])),
+    ]);
+    for implementation in policy::all() {
+        let request = request::write(&policy, &Value::Null);
+        let answer = implementation.validate(&request, &json!({}), &Arc::default()).unwrap();
+        let message = answer.message.unwrap();
+        for path in [
+            "application.statePreservation.rules[0].jsonPath: ",
+            "cluster.statePreservation.rules[1].jsonPath: ",
+            "cluster.statePreservation.rules[1].aliasLabelName: ",
+        ] {
+            assert!(message.contains(&format!("spec.failover.{path}")), "{message}");
+        }
+        assert_eq!(answer.warnings.unwrap().len(), 3, "purge mode, root and placement");
+        assert_eq!(answer.audit_annotations.unwrap()["lint"], "3 errors, 3 warnings");
     }
 }
 

@@ -131,6 +131,30 @@ fn purge_modes_are_recorded_by_their_names() {
     }
 }
 
+/// A value of more than 4,096 bytes counts as missing.
+#[test]
+fn a_value_has_a_maximum_length() {
+    let why = "the value has 4097 bytes, more than 4096";
+    let old = stored(json!({"jobId": "x".repeat(4097)}));
+    let mut task = failed("a");
+    task["preservedLabelState"] = json!({JOB: "null"});
+    let object = evicted(&old, json!([task]));
+    let denied = evaluate(&object, &old, &json!({}));
+    assert_eq!(
+        denied.message.unwrap(),
+        format!(
+            "cannot evict FlinkDeployment `default/x` without losing its state: from `a`: `example.io/job` (jsonPath \
+             `{{.jobId}}`): {why}; fix the jsonPath in `statePreservation` of its policy or wait until the status has \
+             the value, or set `preserve.onMissingState: Proceed` to evict without it"
+        )
+    );
+    let binding = accepted(&object, &old, &json!({"preserve": {"onMissingState": "Proceed"}}));
+    assert_eq!(history(&binding)[0]["missing"], json!({JOB: why}));
+    assert_eq!(history(&binding)[0].get("state"), None);
+    assert_eq!(labels(&binding), &Value::Null);
+    assert_eq!(binding["spec"]["gracefulEvictionTasks"][0]["clustersBeforeFailover"], json!(["a"]));
+}
+
 /// Karmada copies the rules of a policy into the binding of every resource that the policy selects. Resources without
 /// state are evicted all the same.
 #[test]
