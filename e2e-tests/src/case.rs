@@ -157,16 +157,6 @@ impl Case {
         Ok(Self { name, folder, request, settings: settings.unwrap_or_default(), host, want: None })
     }
 
-    /// What lookups find.
-    pub fn objects(&self) -> &[Value] {
-        &self.host.objects
-    }
-
-    /// Whether the host answers every lookup with the same text or error.
-    pub fn fails_lookups(&self) -> bool {
-        self.host.error.is_some() || self.host.answer.is_some()
-    }
-
     /// The host, which has answered nothing yet.
     pub fn host(&self) -> Host {
         let HostFile { objects, error, answer } = self.host.clone();
